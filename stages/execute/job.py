@@ -1,0 +1,80 @@
+"""One job format for every way of evaluating: in a local worker, in a bundle on another machine, later over Ray.
+
+Standard library only: it travels to bare GPU machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kernelwright.kernelbench.problem import Problem
+from kernelwright.stages.types import Candidate, Compilation, Environment, Measurement, Verdict
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to spend on one candidate."""
+
+    verify_seeds: int = 5
+    """Sets of fresh random inputs that the candidate must get right."""
+    screen_rounds: int = 4
+    """Interleaved rounds after which a candidate that is clearly slower than the incumbent is dropped."""
+    rounds: int = 15
+    """Interleaved rounds in all; each gives one sample of the candidate and of every baseline."""
+    region_ms: float = 20.0
+    """A timed region repeats the call until it lasts at least this long."""
+    timeout_s: float = 60.0
+    """Wall time that building and verifying may take before the verdict is `hang`."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Evaluate one candidate of one problem on one device."""
+
+    key: str
+    """Names the result: unique within the run (`run/generation/slot`)."""
+    problem: Problem
+    candidate: Candidate
+    device: str
+    """`cpu` or `cuda`."""
+    seed: int
+    effort: Effort = field(default_factory=Effort)
+    baselines: tuple[str, ...] = ("eager", "compile")
+    incumbent_ms_over_eager: float | None = None
+    """The incumbent's time as a fraction of eager's: what screening compares with. None: nothing is screened out."""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What evaluating a job gave. `measurement` is None unless the verdict is `correct`."""
+
+    key: str
+    candidate_hash: str
+    verdict: Verdict
+    environment: Environment
+    compilation: Compilation | None = None
+    measurement: Measurement | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Wall time by stage: `compile`, `verify`, `measure`."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A job entered a stage (`compile`, `verify`, `measure`)."""
+
+    key: str
+    stage: str
+
+
+class Executor(Protocol):
+    """Evaluates jobs somewhere. Results come as they are made, in any order, each exactly once."""
+
+    def run(self, jobs: Iterable[Job], on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
+        """Yield one result a job. A candidate's failure is a result; only `EnvironmentFault` is raised."""
+        ...
+
+    def close(self) -> None:
+        """Stop every process that the executor started."""
+        ...
