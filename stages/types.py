@@ -68,7 +68,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a verdict: its figure beside its bound. `figure` and `bound` are None where the check has no number."""
+    """One check of a verdict: its figure beside its bound, both None where the check has no number."""
 
     name: str
     passed: bool

@@ -82,7 +82,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Node:
-    """One operator call. `op` is the overload's full name (`aten.add.Tensor`); `getitem` takes one of several outputs."""
+    """One operator call. `op` is the overload's full name (`aten.add.Tensor`); `getitem` picks one of several."""
 
     name: str
     op: str
@@ -130,7 +130,8 @@ class Graph:
     @cached_property
     def users(self) -> dict[str, tuple[str, ...]]:
         """Names of the nodes that read each value, in order; the graph's own outputs are not users."""
-        found: dict[str, list[str]] = {i.name: [] for i in self.inputs} | {n.name: [] for n in self.nodes}
+        names = [i.name for i in self.inputs] + [n.name for n in self.nodes]
+        found: dict[str, list[str]] = {name: [] for name in names}
         for node in self.nodes:
             for name in dict.fromkeys(node.refs()):
                 found[name].append(node.name)
@@ -143,7 +144,7 @@ class OpInfo:
 
     graph: Graph
     signature: str
-    """Canonical name of what is computed, with the class of its shapes: equal for problems that the same kernel serves."""
+    """What is computed, canonical, with the class of its shapes: equal for problems that the same kernel serves."""
     functional: str
     """The forward as a Python function of explicit tensors (inputs, parameters, buffers), as text that runs."""
     flops: int
