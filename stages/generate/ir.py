@@ -52,7 +52,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Reduce:
-    """A reduction over the trailing `reduced` dimensions: `sum`, `prod`, `max`, `min`, `argmax`, `argmin`, `any`, `all`.
+    """A reduction over the trailing `reduced` dimensions: sum, prod, max, min, argmax, argmin, any or all.
 
     The result's domain is ROW. The index of argmax and argmin counts positions within the row, first one on ties; a nan
     wins, as in torch.
@@ -76,7 +76,7 @@ class Store:
 
 @dataclass(frozen=True)
 class FusedKernel:
-    """One pass (or, with reductions, a few passes) over an iteration space. `reduced == 0` is a plain pointwise kernel."""
+    """Passes over an iteration space. `reduced == 0` is a plain pointwise kernel."""
 
     name: str
     space: tuple[int, ...]
