@@ -50,7 +50,7 @@ class Bench:
             cases.draw(self.contract, device, seed + i, model, jitter=i >= TIMED_CASES)
             for i in range(max(effort.verify_seeds, TIMED_CASES))
         ]
-        self.cases = [(case, oracle.expect(model, case)) for case in drawn]
+        self.cases = [(case, oracle.expect(model, case, self.contract.tolerance)) for case in drawn]
         first = drawn[0]
         cache_bytes = devices.last_level_cache_bytes(device)
         wanted = -(-2 * cache_bytes // max(first.nbytes, 1))
@@ -82,7 +82,7 @@ class Bench:
         try:
             try:
                 self._load(runner, job.candidate, build, job.effort)
-                verdict = gate.verify(runner, self.arena, self.cases, self.contract.tolerance, job.effort.timeout_s)
+                verdict = gate.verify(runner, self.arena, self.cases, job.effort.timeout_s)
             except RunnerFailed as failure:
                 verdict = gate.verdict_of(failure)
             seconds["verify"] = time.monotonic() - start
@@ -141,7 +141,7 @@ class Bench:
         def after(name: str, which: Runner, slot: int) -> None:
             if name == "candidate" and watch.random.random() < CHECKED_OUTPUTS:
                 expected = self._slot_expected(slot, rotation)
-                checks.extend(gate.judge(which, self.arena, expected, self.contract.tolerance, timeout_s, "timed call"))
+                checks.extend(gate.judge(which, self.arena, expected, timeout_s, "timed call"))
 
         rotation = 0
         try:

@@ -44,7 +44,9 @@ def jobs(folder: Path) -> list[Job]:
     try:
         text = path.read_text()
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; is {folder} a bundle made by `kernelwright jobs export`?") from None
+        raise UsageError(
+            f"{path}: {error.strerror}; is {folder} a bundle made by `kernelwright jobs export`?"
+        ) from None
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -116,7 +118,9 @@ def _waiting(group: list[Job], done: list[JobResult], keys: set[str]) -> Iterabl
 
 def fastest(found: Iterable[JobResult]) -> JobResult | None:
     """The correct result with the largest median speedup over eager, screened ones left out."""
-    correct = [r for r in found if r.measurement and not r.measurement.screened_out and "eager" in r.measurement.speedups]
+    correct = [
+        r for r in found if r.measurement and not r.measurement.screened_out and "eager" in r.measurement.speedups
+    ]
     return max(correct, key=lambda r: r.measurement.speedups["eager"].median if r.measurement else 0.0, default=None)
 
 

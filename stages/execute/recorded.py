@@ -20,7 +20,9 @@ class RecordedExecutor:
         for job in jobs:
             result = self._found.get((job.candidate.hash, _is_confirmation(job.key)))
             if result is None:
-                raise UsageError(f"no recorded result for candidate {job.candidate.hash[:12]} ({job.candidate.directive})")
+                raise UsageError(
+                    f"no recorded result for candidate {job.candidate.hash[:12]} ({job.candidate.directive})"
+                )
             on_progress(Progress(job.key, "measure"))
             yield dataclasses.replace(result, key=job.key)
 

@@ -33,7 +33,6 @@ def verify(
     runner: Runner,
     arena: Arena,
     cases: Sequence[tuple[Case, Expected]],
-    tolerance: float | None,
     timeout_s: float,
 ) -> Verdict:
     """Call the module on each case in a fresh slot and judge every output. The first failure ends it.
@@ -47,7 +46,7 @@ def verify(
             arena.write_state(case, runner, timeout_s)
             arena.write_slot(slot, case)
             runner.ask("run", timeout_s, slots=[slot])
-            found = judge(runner, arena, expected, tolerance, timeout_s, f"case {number}")
+            found = judge(runner, arena, expected, timeout_s, f"case {number}")
             found.append(_inputs_kept(arena, slot, expected, f"case {number}"))
             checks += found
             failed = next((c for c in found if not c.passed), None)
@@ -58,9 +57,7 @@ def verify(
     return Verdict(Status.CORRECT, "", tuple(checks))
 
 
-def judge(
-    runner: Runner, arena: Arena, expected: Expected, tolerance: float | None, timeout_s: float, label: str
-) -> list[Check]:
+def judge(runner: Runner, arena: Arena, expected: Expected, timeout_s: float, label: str) -> list[Check]:
     """Fetch the runner's last output and compare it with what was expected."""
     described = runner.ask("describe", timeout_s)
     form = _form(described, expected, arena.device, label)
@@ -68,8 +65,8 @@ def judge(
         return [form]
     outputs = arena.fetch(runner, timeout_s)
     checks = [form]
-    for i, (output, exact, eager) in enumerate(zip(outputs, expected.exact, expected.eager, strict=True)):
-        checks += compare(f"{label}, output {i}", output, exact, eager, expected.precision, tolerance)
+    for i, output in enumerate(outputs):
+        checks += compare(f"{label}, output {i}", output, expected.exact[i], expected.eager[i], expected.bounds[i])
     return checks
 
 

@@ -10,6 +10,7 @@ import torch
 
 from kernelwright.stages.sandbox import tree
 from kernelwright.stages.verify.cases import Case
+from kernelwright.stages.verify.tolerance import Yardstick, yardstick
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,8 @@ class Expected:
     structure: Any
     exact: tuple[torch.Tensor, ...]
     eager: tuple[torch.Tensor, ...]
-    precision: str
-    """`float64`, or `float32` where the reference cannot run in float64."""
+    bounds: tuple[Yardstick | None, ...]
+    """How far each output may be from `exact`."""
     inputs_after: tuple[torch.Tensor, ...]
     """The arguments' tensors after the reference's call: equal to the ones before, unless it works in place."""
 
@@ -30,10 +31,10 @@ class Expected:
         return sum(t.numel() * t.element_size() for t in (*self.exact, *self.eager, *self.inputs_after))
 
 
-def expect(model: torch.nn.Module, case: Case) -> Expected:
-    """Run the reference on a case in its own precision and in float64.
+def expect(model: torch.nn.Module, case: Case, tolerance: float | None) -> Expected:
+    """Run the reference on a case in its own precision and in float64, and derive the bounds.
 
-    The model's state is left as the case gives it.
+    The model's state is left as the case gives it. `tolerance` is the task's own, if it states one.
     """
     inputs = [t.clone() for t in case.tensors]
     structure, eager = _call(model, case, inputs)
@@ -44,7 +45,9 @@ def expect(model: torch.nn.Module, case: Case) -> Expected:
     except (RuntimeError, TypeError):
         # A reference that names its own dtype (torch.zeros(..., dtype=torch.float32) @ x) cannot be upcast.
         exact, precision = eager, "float32"
-    return Expected(structure, tuple(_upcast(t) for t in exact), tuple(eager), precision, after)
+    exact = [_upcast(t) for t in exact]
+    bounds = tuple(yardstick(e, own, precision, tolerance) for e, own in zip(exact, eager, strict=True))
+    return Expected(structure, tuple(exact), tuple(eager), bounds, after)
 
 
 def _call(model: torch.nn.Module, case: Case, inputs: list[torch.Tensor]) -> tuple[Any, list[torch.Tensor]]:
