@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import logging
 import math
 import sys
 import traceback
@@ -99,7 +100,10 @@ def instantiate(contract: Contract, device: str, seed: int) -> tuple[torch.nn.Mo
         arguments = _call_for_list(contract, "get_init_inputs", "the constructor's arguments")
         _bind(contract, contract.model_class, arguments, "get_init_inputs", "Model")
         with _blaming(contract, "Model(...)", "Model"):
-            model = contract.model_class(*arguments).to(target)
+            model = contract.model_class(*arguments)
+            # Parameters without values (FakeTensorMode) cannot be moved, so move only what needs it.
+            if any(t.device.type != target.type for t in (*model.parameters(), *model.buffers())):
+                model.to(target)
     return model, draw_inputs(contract, device, seed)
 
 
@@ -120,7 +124,7 @@ def check(problem: Problem, device: str) -> None:
     contract = load(problem)
     if _input_elements(contract, device) > FAKE_ABOVE_ELEMENTS:
         try:
-            with FakeTensorMode(allow_non_fake_inputs=True):
+            with _without_values():
                 _check(contract, device)
             return
         except UsageError as error:
@@ -215,11 +219,25 @@ def _available(device: str) -> torch.device:
     return target
 
 
+@contextmanager
+def _without_values() -> Iterator[None]:
+    """Tensors made inside have a shape, a dtype and a device, and no memory."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before = log.disabled
+    # It writes a traceback of its own for what becomes one line of ours.
+    log.disabled = True
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            yield
+    finally:
+        log.disabled = before
+
+
 def _input_elements(contract: Contract, device: str) -> int:
     """Elements of all inputs together, found without allocating them; 0 when only a real call can tell."""
     _available(device)
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True):
+        with _without_values():
             inputs = draw_inputs(contract, device, seed=0)
     except UsageError:
         # Either a real fault, which the real call reports in torch's usual words, or code that needs values.
