@@ -62,9 +62,11 @@ def load(problem: Problem) -> Contract:
     def fault(name: str, what: str) -> UsageError:
         return UsageError(f"{problem.origin}:{lines.get(name, 1)}: {what}")
 
-    for name, kind in (("Model", "class"), ("get_inputs", "function"), ("get_init_inputs", "function")):
+    if "Model" not in namespace:
+        raise fault("Model", f"no class Model; another can be named as {problem.origin}:ClassName")
+    for name in ("get_inputs", "get_init_inputs"):
         if name not in namespace:
-            raise fault(name, f"no {kind} {name}")
+            raise fault(name, f"no function {name}()")
     model_class = namespace["Model"]
     if not (isinstance(model_class, type) and issubclass(model_class, torch.nn.Module)):
         raise fault("Model", "Model is not a subclass of torch.nn.Module")
