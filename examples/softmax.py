@@ -1,4 +1,4 @@
-"""Softmax over the last dimension, by torch's own fused operator: hard to beat.
+"""Softmax, by torch's own fused operator: y[r, c] = exp(x[r, c] - m_r) / sum_c exp(x[r, c] - m_r), m_r = max_c x[r, c].
 
 x, y: (ROWS, COLS).
 """

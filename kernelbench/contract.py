@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import logging
 import math
 import sys
 import traceback
@@ -61,9 +62,11 @@ def load(problem: Problem) -> Contract:
     def fault(name: str, what: str) -> UsageError:
         return UsageError(f"{problem.origin}:{lines.get(name, 1)}: {what}")
 
-    for name, kind in (("Model", "class"), ("get_inputs", "function"), ("get_init_inputs", "function")):
+    if "Model" not in namespace:
+        raise fault("Model", f"no class Model; another can be named as {problem.origin}:ClassName")
+    for name in ("get_inputs", "get_init_inputs"):
         if name not in namespace:
-            raise fault(name, f"no {kind} {name}")
+            raise fault(name, f"no function {name}()")
     model_class = namespace["Model"]
     if not (isinstance(model_class, type) and issubclass(model_class, torch.nn.Module)):
         raise fault("Model", "Model is not a subclass of torch.nn.Module")
@@ -99,7 +102,10 @@ def instantiate(contract: Contract, device: str, seed: int) -> tuple[torch.nn.Mo
         arguments = _call_for_list(contract, "get_init_inputs", "the constructor's arguments")
         _bind(contract, contract.model_class, arguments, "get_init_inputs", "Model")
         with _blaming(contract, "Model(...)", "Model"):
-            model = contract.model_class(*arguments).to(target)
+            model = contract.model_class(*arguments)
+            # Parameters without values (FakeTensorMode) cannot be moved, so move only what needs it.
+            if any(t.device.type != target.type for t in (*model.parameters(), *model.buffers())):
+                model.to(target)
     return model, draw_inputs(contract, device, seed)
 
 
@@ -120,7 +126,7 @@ def check(problem: Problem, device: str) -> None:
     contract = load(problem)
     if _input_elements(contract, device) > FAKE_ABOVE_ELEMENTS:
         try:
-            with FakeTensorMode(allow_non_fake_inputs=True):
+            with _without_values():
                 _check(contract, device)
             return
         except UsageError as error:
@@ -215,11 +221,25 @@ def _available(device: str) -> torch.device:
     return target
 
 
+@contextmanager
+def _without_values() -> Iterator[None]:
+    """Tensors made inside have a shape, a dtype and a device, and no memory."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before = log.disabled
+    # It writes a traceback of its own for what becomes one line of ours.
+    log.disabled = True
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            yield
+    finally:
+        log.disabled = before
+
+
 def _input_elements(contract: Contract, device: str) -> int:
     """Elements of all inputs together, found without allocating them; 0 when only a real call can tell."""
     _available(device)
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True):
+        with _without_values():
             inputs = draw_inputs(contract, device, seed=0)
     except UsageError:
         # Either a real fault, which the real call reports in torch's usual words, or code that needs values.
