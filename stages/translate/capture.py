@@ -7,9 +7,12 @@ forward that writes in place, or that switches gradients off, is rewritten to a 
 
 from __future__ import annotations
 
+import io
+import logging
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.kernelbench.errors import UsageError
@@ -30,8 +33,7 @@ def capture(model: torch.nn.Module, inputs: Sequence[Any]) -> tuple[Graph, str]:
     operators (a branch on a tensor's values, an output that is no tensor, an error of its own).
     """
     positions = argument_positions(model, inputs)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _quiet(), _attributes_kept(model):
         try:
             # The user's forward runs inside: it, export and make_fx may raise anything.
             return simplify(to_graph(by_export(model, inputs, positions))), "export"
@@ -41,6 +43,31 @@ def capture(model: torch.nn.Module, inputs: Sequence[Any]) -> tuple[Graph, str]:
             return simplify(to_graph(by_fx(model, inputs, positions))), "fx"
         except Exception as fault:
             raise UsageError(f"{_where(model, fault)}: {type(model).__name__} {_reason(fault)}") from fault
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence torch, which prints graphs and logs tracebacks for what becomes one line of ours."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+@contextmanager
+def _attributes_kept(model: torch.nn.Module) -> Iterator[None]:
+    """A forward that keeps tensors on `self` must not leave those of the trace there."""
+    before = [(module, dict(vars(module))) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, attributes in before:
+            vars(module).clear()
+            vars(module).update(attributes)
 
 
 def _where(model: torch.nn.Module, fault: BaseException) -> str:

@@ -64,19 +64,13 @@ def by_fx(model: torch.nn.Module, inputs: Sequence[Any], positions: Sequence[int
 
     flat_inputs = (*state.values(), *(inputs[i] for i in tensors))
     already_fake = any(isinstance(value, FakeTensor) for value in flat_inputs)
-    before = [(module, dict(vars(module))) for module in model.modules()]
-    try:
-        module = make_fx(
-            forward,
-            tracing_mode="real" if already_fake else "fake",
-            pre_dispatch=True,
-            _allow_non_fake_inputs=True,
-        )(*flat_inputs)
-    finally:
-        # A forward that keeps tensors on `self` must not leave our fake ones there.
-        for owner, attributes in before:
-            vars(owner).clear()
-            vars(owner).update(attributes)
+    tracer = make_fx(
+        forward,
+        tracing_mode="real" if already_fake else "fake",
+        pre_dispatch=True,
+        _allow_non_fake_inputs=True,
+    )
+    module = tracer(*flat_inputs)
     program = _functional(torch.export.export(module, flat_inputs, strict=False))
 
     paths = list(state)
