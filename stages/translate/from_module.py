@@ -12,6 +12,7 @@ from kernelwright.kernelbench.problem import Problem
 from kernelwright.stages.translate.functional import arguments, body, expression, statement, value_names
 from kernelwright.stages.translate.graph import Arg, Graph, Input, InputKind
 from kernelwright.stages.translate.initial import exact, random_like
+from kernelwright.stages.translate.trace import has_attribute
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +70,7 @@ def copy_state(source: torch.nn.Module, target: torch.nn.Module) -> None:
 
     with torch.no_grad():
         for path, tensor in [*target.named_parameters(), *target.named_buffers()]:
-            value = operator.attrgetter(path)(source) if _has(source, path) else None
+            value = operator.attrgetter(path)(source) if has_attribute(source, path) else None
             if not isinstance(value, torch.Tensor) or value.shape != tensor.shape:
                 raise UsageError(f"{type(source).__name__} has no tensor {path} of shape {tuple(tensor.shape)}")
             tensor.copy_(value)
@@ -157,14 +158,6 @@ def _access(path: str) -> str:
     for part in path.split(".") if path else []:
         text += f".{part}" if part.isidentifier() else f"[{part}]" if part.isdecimal() else f'["{part}"]'
     return text
-
-
-def _has(module: torch.nn.Module, path: str) -> bool:
-    try:
-        operator.attrgetter(path)(module)
-    except AttributeError:
-        return False
-    return True
 
 
 def _indented(levels: int, lines: Sequence[str] | Iterator[str]) -> Iterator[str]:
