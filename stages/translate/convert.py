@@ -139,7 +139,9 @@ def _literal(name: str, value: torch.Tensor) -> list[Node]:
     """Nodes that build a small constant from its numbers; the last one is called `name`."""
     from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
-    if isinstance(value, FakeTensor) or value.numel() > _LARGEST_LITERAL or value.is_complex():
+    if isinstance(value, FakeTensor):
+        raise Unsupported("uses a tensor that no trace can follow, such as `x.data`")
+    if value.numel() > _LARGEST_LITERAL or value.is_complex():
         raise Unsupported(f"builds a tensor of {value.numel()} elements from Python numbers; register it as a buffer")
     with unset_fake_temporarily():
         numbers = value.flatten().tolist()

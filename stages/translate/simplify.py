@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from kernelwright.stages.translate.functional import overload
 from kernelwright.stages.translate.graph import Arg, Graph, Node, Ref, TensorSpec
 
 _DROPOUT = {f"aten.{kind}.default" for kind in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")}
@@ -43,6 +44,7 @@ its base starts there.
 def simplify(graph: Graph) -> Graph:
     """Return the graph without no-ops and without nodes that neither the outputs nor the mutations need."""
     specs = graph.specs
+    returned = {value.name for value in graph.outputs if isinstance(value, Ref)} | {name for name, _ in graph.mutated}
     producers = {node.name: node for node in graph.nodes}
     same: dict[str, str] = {}
     kept: list[Node] = []
@@ -50,6 +52,8 @@ def simplify(graph: Graph) -> Graph:
         node = replace(original, args=_renamed(original.args, same), kwargs=_renamed_kwargs(original, same))
         producers[node.name] = node
         source = _handed_on(node, producers, specs)
+        if source is None and node.name not in returned:
+            source = _copied(node, producers, specs)
         if source is None:
             kept.append(node)
         else:
@@ -72,6 +76,23 @@ def _handed_on(node: Node, producers: Mapping[str, Node], specs: Mapping[str, Te
         return source.name if isinstance(source, Ref) and specs[source.name] == node.output else None
     if node.op in _SAME_IF_SAME_SPEC and specs.get(source.name) == node.output:
         return source.name
+    return None
+
+
+def _copied(node: Node, producers: Mapping[str, Node], specs: Mapping[str, TensorSpec]) -> str | None:
+    """Name of the value that the node copies, when nothing can change that value before the copy is read.
+
+    Forward's inputs can: it may write to them, which the graph does last.
+    """
+    source = node.args[0] if node.args else None
+    if node.op != "aten.clone.default" or not isinstance(source, Ref) or specs.get(source.name) != node.output:
+        return None
+    root = source.name
+    while root in producers:
+        producer = producers[root]
+        if producer.op != "getitem" and all(a.alias_info is None for a in overload(producer.op)._schema.arguments):
+            return source.name
+        root = next(producer.refs())
     return None
 
 

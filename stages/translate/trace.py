@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.kernelbench.errors import UsageError
@@ -29,7 +30,7 @@ def by_export(model: torch.nn.Module, inputs: Sequence[Any], positions: Sequence
             index = next(arguments)
             if isinstance(inputs[index], torch.Tensor):
                 sources[name] = Source(InputKind.ARGUMENT, index=index)
-        elif spec.kind.name == "CONSTANT_TENSOR" and not _has(model, target):
+        elif spec.kind.name == "CONSTANT_TENSOR" and not has_attribute(model, target):
             literals[name] = program.constants[target]
         elif spec.kind.name == "CONSTANT_TENSOR":
             sources[name] = Source(InputKind.CONSTANT, target=target)
@@ -64,19 +65,13 @@ def by_fx(model: torch.nn.Module, inputs: Sequence[Any], positions: Sequence[int
 
     flat_inputs = (*state.values(), *(inputs[i] for i in tensors))
     already_fake = any(isinstance(value, FakeTensor) for value in flat_inputs)
-    before = [(module, dict(vars(module))) for module in model.modules()]
-    try:
-        module = make_fx(
-            forward,
-            tracing_mode="real" if already_fake else "fake",
-            pre_dispatch=True,
-            _allow_non_fake_inputs=True,
-        )(*flat_inputs)
-    finally:
-        # A forward that keeps tensors on `self` must not leave our fake ones there.
-        for owner, attributes in before:
-            vars(owner).clear()
-            vars(owner).update(attributes)
+    tracer = make_fx(
+        forward,
+        tracing_mode="real" if already_fake else "fake",
+        pre_dispatch=True,
+        _allow_non_fake_inputs=True,
+    )
+    module = tracer(*flat_inputs)
     program = _functional(torch.export.export(module, flat_inputs, strict=False))
 
     paths = list(state)
@@ -100,6 +95,16 @@ def by_fx(model: torch.nn.Module, inputs: Sequence[Any], positions: Sequence[int
     returned, mutated = _results(program)
     mutated = [(value, origin.get(path, path)) for value, path in mutated]
     return Traced(program.graph, sources, literals, returned, mutated, _form(form[-1]))
+
+
+def run_on_fakes(model: torch.nn.Module, inputs: Sequence[Any]) -> None:
+    """Call the model for its side effects on Python objects; no tensor is computed, and none of its own changes."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    already_fake = any(isinstance(value, FakeTensor) for value in (*inputs, *model.parameters(), *model.buffers()))
+    with torch.no_grad(), nullcontext() if already_fake else FakeTensorMode(allow_non_fake_inputs=True):
+        model(*inputs)
 
 
 def _functional(program: ExportedProgram) -> ExportedProgram:
@@ -172,7 +177,8 @@ def argument_positions(model: torch.nn.Module, inputs: Sequence[Any]) -> list[in
     return positions
 
 
-def _has(model: torch.nn.Module, path: str) -> bool:
+def has_attribute(model: torch.nn.Module, path: str) -> bool:
+    """Whether the dotted path leads to something."""
     try:
         operator.attrgetter(path)(model)
     except AttributeError:
