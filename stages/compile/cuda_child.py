@@ -98,7 +98,7 @@ def build(source: str, flags: Sequence[str], capability: int, cubin: str) -> dic
 
 def _without_ptxas(log: str) -> str:
     """The compiler's warnings, without the figures that `resources` holds."""
-    return "\n".join(line for line in log.splitlines() if not line.startswith("ptxas ")).strip()
+    return "\n".join(line for line in log.splitlines() if not line.startswith("ptxas ")).strip("\0\n ")
 
 
 def main() -> None:

@@ -48,10 +48,14 @@ def test_headers_of_cuda_are_found(bench):
 
 
 def test_too_much_static_shared_memory_is_refused(bench):
-    text = bench.source("relu_cuda", a="float4 v = x[i]; -> __shared__ float s[70000]; s[i] = 0; float4 v = x[i];")
+    text = bench.source(
+        "relu_cuda",
+        a="float4 v = x[i]; -> __shared__ float s[70000]; s[threadIdx.x] = x[i].x; __syncthreads(); float4 v = x[i]; v.x = s[255 - threadIdx.x];",
+    )
     result = bench.compile(text, CUDA, of="relu")
     assert not result.ok
     assert "relu" in result.log
+    assert "shared" in result.log
 
 
 def test_missing_source_and_forbidden_flags_are_the_candidates_fault(bench):

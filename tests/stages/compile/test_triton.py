@@ -29,12 +29,9 @@ def test_softmax_of_a_gibibyte_compiles_with_its_resources(bench):
     ("change", "told"),
     [
         ("tl.exp(values - -> tl.exp(valves -", ["softmax_rows", "at 5:", "valves is not defined"]),
-        ("tl.arange(0, BLOCK) -> tl.arange(0, 1000)", ["softmax_rows", "arange's range must be a power of 2"]),
         ("num_warps=8 -> num_warps=64", ["softmax_rows", "threads, Required: 2048, Hardware limit: 1024"]),
         ("[(rows,)] -> [(1, rows)]", ["grid (1, 65536, 1)", "limit: 65535"]),
-        ("rows, columns = x.shape -> rows, columns = x.sape", ["candidate.py:24 in forward", "AttributeError"]),
-        ("class ModelNew -> class Modal", ["AttributeError", "ModelNew"]),
-        ("import triton.language as tl -> import tritone", ["candidate.py:5", "No module named 'tritone'"]),
+        ("rows, columns = x.shape -> rows, columns = x.sape", ["candidate.py:22 in forward", "AttributeError"]),
     ],
 )
 def test_errors_name_kernel_and_line(bench, change, told):
@@ -55,8 +52,10 @@ def test_pipeline_that_outgrows_shared_memory_is_refused(bench):
     assert str(kernel.shared_bytes) in result.log
 
 
+@pytest.mark.slow
 def test_autotuned_configuration_that_does_not_fit_is_passed_over(bench):
-    tuned = "@triton.jit -> @triton.autotune([triton.Config({}, num_warps=w) for w in (4, 64)], key=['columns'])\n@triton.jit"
+    configurations = "[triton.Config({}, num_warps=w) for w in (4, 64)]"
+    tuned = f"@triton.jit -> @triton.autotune({configurations}, key=['columns'])\n@triton.jit"
     text = bench.source("softmax_triton", a=tuned, b=", num_warps=8 -> ")
     result = bench.compile(text, TRITON, of="softmax")
     assert result.ok, result.log
@@ -64,6 +63,7 @@ def test_autotuned_configuration_that_does_not_fit_is_passed_over(bench):
     assert "num_warps=4" in result.log
 
 
+@pytest.mark.slow
 def test_forward_that_asks_for_values_waits_for_the_device(bench):
     text = bench.source("softmax_triton", a="assert x.is_cuda -> assert x.max().item() > 0")
     result = bench.compile(text, TRITON, of="softmax")
@@ -74,11 +74,12 @@ def test_forward_that_asks_for_values_waits_for_the_device(bench):
 
 def test_hanging_import_is_ended_with_its_process_group(bench):
     text = bench.source("softmax_triton", a="import torch -> import time; time.sleep(600); import torch")
-    result = bench.compile(text, TRITON, of="softmax", deadline_s=8)
+    result = bench.compile(text, TRITON, of="softmax", deadline_s=2)
     assert not result.ok
-    assert "compiler exceeded 8 s" in result.log
+    assert "compiler exceeded 2 s" in result.log
 
 
+@pytest.mark.slow
 def test_candidate_that_ends_the_build_gives_no_result(bench):
     text = bench.source("softmax_triton", a="import torch -> import os; os._exit(0); import torch")
     result = bench.compile(text, TRITON, of="softmax")
