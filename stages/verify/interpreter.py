@@ -76,8 +76,8 @@ def interpret(candidate: Candidate, problem: Problem, *, deadline_s: float, seed
     """Compare what Triton's interpreter computes with the reference in float64: one check an output.
 
     A check's figure is the largest error relative to the output's largest magnitude (for integers: the share of
-    elements that differ). Its bound is `max(8 x the reference's own error, 64 eps)`. A check that could not be made has a
-    detail that begins with NOT_RUN. Raises EnvironmentFault when triton is missing.
+    elements that differ). Its bound is `max(8 x the reference's own error, 64 eps)`. A check that could not be made has
+    a detail that begins with NOT_RUN. Raises EnvironmentFault when triton is missing.
     """
     if importlib.util.find_spec("triton") is None:
         raise EnvironmentFault("triton is not installed; pip install triton.")
