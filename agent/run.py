@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from kernelwright.agent import graph
@@ -93,7 +94,7 @@ def walk(opened: Opened, observe: Observer, executor: Executor | None = None, pr
                 folder=opened.folder,
             )
             app = graph.build(services, SqliteSaver(connection))
-            config = {"configurable": {"thread_id": opened.run}, "recursion_limit": RECURSION_LIMIT}
+            config: RunnableConfig = {"configurable": {"thread_id": opened.run}, "recursion_limit": RECURSION_LIMIT}
             begun = app.get_state(config).values
             first = RunState(run=opened.run, generation=0, stale=0, elapsed_s=0.0, stop="")
             app.invoke(None if begun else first, config, durability="sync")
