@@ -8,7 +8,7 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-TEXT, INT, REAL, TIME = sa.String(), sa.Integer(), sa.Double(), sa.DateTime(timezone=True)
+TEXT, INT, TIME = sa.String(), sa.Integer(), sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
@@ -103,10 +103,10 @@ def upgrade() -> None:
         sa.Column("run_id", TEXT, nullable=False),
         sa.Column("candidate_hash", TEXT, nullable=False),
         sa.Column("stage", TEXT, nullable=False),
-        sa.Column("median_ms", REAL, nullable=False),
-        sa.Column("speedup_over_eager", REAL, nullable=True),
-        sa.Column("speedup_low", REAL, nullable=True),
-        sa.Column("speedup_high", REAL, nullable=True),
+        sa.Column("median_ms", sa.Double(), nullable=False),
+        sa.Column("speedup_over_eager", sa.Double(), nullable=True),
+        sa.Column("speedup_low", sa.Double(), nullable=True),
+        sa.Column("speedup_high", sa.Double(), nullable=True),
         sa.Column("data", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("run_id", "candidate_hash", "stage", name="pk_measurements"),
         sa.ForeignKeyConstraint(
