@@ -92,7 +92,7 @@ def interpret(candidate: Candidate, problem: Problem, *, deadline_s: float, seed
         if all(check.passed for check in checks):
             return checks
         failure = "; ".join(check.detail for check in checks if not check.passed)
-        doubt = _doubt(candidate)
+        doubt = _doubt(candidate, failure)
         if setting.own and not doubt and not failure.startswith(NOT_RUN):
             return checks
         reasons.append(failure.removeprefix(NOT_RUN) + (f" ({doubt})" if doubt else ""))
@@ -100,12 +100,12 @@ def interpret(candidate: Candidate, problem: Problem, *, deadline_s: float, seed
     return (Check("interpreter", passed=False, detail=NOT_RUN + "; ".join(reasons)),)
 
 
-def _doubt(candidate: Candidate) -> str:
+def _doubt(candidate: Candidate, failure: str) -> str:
     """Why a failure may be the interpreter's own; empty when there is no reason to think so."""
     if "bfloat16" in candidate.source:
         return "the candidate computes in bfloat16, which the interpreter gets wrong"
-    versions = [tuple(map(int, importlib.metadata.version(p).split(".")[:2])) for p in ("triton", "numpy")]
-    if versions[0] < (3, 7) and versions[1] >= (2, 0):
+    triton, numpy = (tuple(map(int, importlib.metadata.version(p).split(".")[:2])) for p in ("triton", "numpy"))
+    if "InterpreterError" in failure and triton < (3, 7) and numpy >= (2, 0):
         return "the interpreter of triton 3.6 fails with numpy 2"
     return ""
 

@@ -29,7 +29,6 @@ def test_softmax_of_a_gibibyte_compiles_with_its_resources(bench):
     ("change", "told"),
     [
         ("tl.exp(values - -> tl.exp(valves -", ["softmax_rows", "at 5:", "valves is not defined"]),
-        ("num_warps=8 -> num_warps=64", ["softmax_rows", "threads, Required: 2048, Hardware limit: 1024"]),
         ("[(rows,)] -> [(1, rows)]", ["grid (1, 65536, 1)", "limit: 65535"]),
         ("rows, columns = x.shape -> rows, columns = x.sape", ["candidate.py:22 in forward", "AttributeError"]),
     ],
@@ -61,6 +60,7 @@ def test_autotuned_configuration_that_does_not_fit_is_passed_over(bench):
     assert result.ok, result.log
     assert len(result.resources) == 2
     assert "num_warps=4" in result.log
+    assert "num_warps=64" not in result.log
 
 
 @pytest.mark.slow
@@ -87,6 +87,7 @@ def test_candidate_that_ends_the_build_gives_no_result(bench):
     assert "exit code 0 and no result" in result.log
 
 
+@pytest.mark.slow
 def test_crash_names_the_signal(bench):
     text = bench.source("softmax_triton", a="import torch -> import os; os.abort(); import torch")
     assert "SIGABRT" in bench.compile(text, TRITON, of="softmax").log

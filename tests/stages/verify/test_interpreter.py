@@ -115,6 +115,7 @@ def test_store_outside_a_tensor_is_a_failure_that_names_the_signal():
     assert "SIGSEGV" in check.detail or "SIGABRT" in check.detail
 
 
+@pytest.mark.slow
 def test_exception_names_the_candidates_line():
     check = checked(changed("y = torch.empty_like(x)", "y = torch.empty_lick(x)"), softmax("12"))
     assert not check.passed
