@@ -16,7 +16,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.kernelbench.errors import UsageError
-from kernelwright.stages.translate.convert import Unsupported, to_graph
+from kernelwright.stages.translate.convert import DEPENDS_ON_VALUES, Unsupported, to_graph
 from kernelwright.stages.translate.graph import Graph, InputKind
 from kernelwright.stages.translate.simplify import simplify
 from kernelwright.stages.translate.trace import argument_positions, by_export, by_fx, run_on_fakes
@@ -108,7 +108,7 @@ def _reason(fault: BaseException) -> str:
     if any(
         "DataDependent" in type(error).__name__ or "DynamicOutput" in type(error).__name__ for error in _chain(fault)
     ):
-        return "branches on the values of a tensor, or has an output whose shape depends on them"
+        return DEPENDS_ON_VALUES
     first_line = next(iter(str(fault).strip().splitlines()), "")
     return f"cannot be traced: {type(fault).__name__}: {first_line}"
 

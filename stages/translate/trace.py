@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.kernelbench.errors import UsageError
-from kernelwright.stages.translate.convert import Source, Traced, Unsupported
+from kernelwright.stages.translate.convert import DEPENDS_ON_VALUES, Source, Traced, Unsupported
 from kernelwright.stages.translate.graph import InputKind
 
 if TYPE_CHECKING:
@@ -109,9 +109,13 @@ def run_on_fakes(model: torch.nn.Module, inputs: Sequence[Any]) -> None:
 
 def _functional(program: ExportedProgram) -> ExportedProgram:
     """Rewrite the program without in-place writes and wrapped regions, if it has any."""
+    import torch
+
     if any(_needs_rewriting(node) for node in program.graph.nodes):
         program = program.run_decompositions({})
     for node in program.graph.nodes:
+        if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool):
+            raise Unsupported(DEPENDS_ON_VALUES)
         if node.op == "get_attr" or (node.op == "call_function" and not _plain(node)):
             raise Unsupported(f"uses {node.target}, which is no plain operator")
     return program
@@ -149,17 +153,21 @@ def _results(program: ExportedProgram) -> tuple[list[Any], list[tuple[torch.fx.N
         if spec.kind.name in ("BUFFER_MUTATION", "USER_INPUT_MUTATION"):
             mutated.append((value, spec.target or ""))
         elif isinstance(value, torch.fx.Node) and not isinstance(value.meta.get("val"), torch.Tensor):
-            raise Unsupported("returns a number that depends on the values of a tensor")
+            raise Unsupported(DEPENDS_ON_VALUES)
         else:
             returned.append(value)
     return returned, mutated
 
 
 def _form(spec: Any) -> str:
-    if spec.is_leaf():
+    from torch.utils import _pytree as pytree
+
+    skeleton = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    if isinstance(skeleton, int):
         return "single"
-    flat = all(child.is_leaf() for child in spec.children())
-    return {tuple: "tuple", list: "list"}.get(spec.type, "other") if flat else "other"
+    if type(skeleton) in (tuple, list) and all(isinstance(item, int) for item in skeleton):
+        return type(skeleton).__name__
+    return "other"
 
 
 def argument_positions(model: torch.nn.Module, inputs: Sequence[Any]) -> list[int]:
