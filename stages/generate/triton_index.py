@@ -8,7 +8,7 @@ from operator import mul
 
 from kernelwright.stages.generate.ir import FusedKernel
 
-_INT32_LIMIT = 2**31 - 2**17
+INT32_LIMIT = 2**31 - 2**17
 """Offsets from here on need 64 bits; the margin covers the masked lanes of the last block."""
 
 
@@ -50,4 +50,4 @@ def needs_int64(kernel: FusedKernel) -> bool:
     for size in kernel.space:
         points *= size
     reach = [sum((n - 1) * s for n, s in zip(kernel.space, load.strides, strict=True)) for load in kernel.loads]
-    return max([points, *reach]) >= _INT32_LIMIT
+    return max([points, *reach]) >= INT32_LIMIT

@@ -11,22 +11,10 @@ from kernelwright.stages.generate.ir import FusedKernel, Load, Op, Operand, Redu
 from kernelwright.stages.generate.triton_scalar import EXPRESSIONS, compute_dtype, literal, pointer_dtype
 
 _TAKEN = {
-    "tl",
-    "triton",
-    "row",
-    "rows",
-    "col",
-    "lane",
-    "start",
-    "i",
-    "n",
-    "mask",
-    "in_rows",
-    "in_row",
-    "points",
-    "range",
-    "float",
+    *("tl", "triton", "range", "float", "row", "rows", "col", "lane", "start", "in_row", "in_rows", "i", "points", "mask"),
+    *("m", "n", "k", "acc", "left", "right", "tile", "tiles_n", "group", "in_group", "height", "batch", "inside"),
 }
+"""What emitted kernels call their own; a value of such a name gets an underscore behind it."""
 
 
 @dataclass(frozen=True)
