@@ -1,0 +1,174 @@
+"""The loop: propose -> evaluate -> select, again and again, then confirm the winner.
+
+Every node can be killed at any point and run again: proposals are keyed by generation and slot, results by candidate,
+and both are in the database before the checkpoint moves on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from kernelwright.agent.proposers.base import Context, Trial
+from kernelwright.agent.state import RunState, Services
+from kernelwright.agent.ui.events import Evaluated, Proposed, Stopped
+from kernelwright.stages.archive import SEARCH
+from kernelwright.stages.execute.bundle import CONFIRM, confirmation
+from kernelwright.stages.execute.job import Effort, Job
+from kernelwright.stages.measure.stats import is_gain
+from kernelwright.stages.types import Candidate
+
+CONFIRMED_AT_MOST = 3
+"""Candidates that are measured again when the fastest one does not hold its gain."""
+
+Update = dict[str, Any]
+
+
+def build(services: Services, checkpointer: BaseCheckpointSaver[str]) -> CompiledStateGraph[RunState]:
+    """The compiled graph over these services."""
+    graph = StateGraph(RunState)
+    for name, node in (("propose", propose), ("evaluate", evaluate), ("select", select), ("confirm", confirm)):
+        graph.add_node(name, _timed(node, services))
+    graph.add_edge(START, "propose")
+    graph.add_edge("propose", "evaluate")
+    graph.add_edge("evaluate", "select")
+    graph.add_conditional_edges("select", lambda state: "confirm" if state["stop"] else "propose")
+    graph.add_edge("confirm", END)
+    return graph.compile(checkpointer=checkpointer)
+
+
+def _timed(node: Callable[[Services, RunState], Update], services: Services) -> Callable[[RunState], Update]:
+    def run(state: RunState) -> Update:
+        start = time.monotonic()
+        update = node(services, state)
+        return update | {"elapsed_s": state["elapsed_s"] + time.monotonic() - start}
+
+    return run
+
+
+def propose(services: Services, state: RunState) -> Update:
+    """Ask the proposer for a generation, unless a killed process has done so already."""
+    archive, generation = services.archive, state["generation"]
+    proposed = archive.proposals_of(state["run"], generation)
+    if not proposed:
+        history = _history(services, state)
+        room = services.settings.max_candidates - len(history)
+        context = Context(
+            problem=services.problem,
+            info=services.info,
+            device=services.settings.device,
+            generation=generation,
+            slots=min(services.settings.generation_size, room),
+            seed=services.settings.seed,
+            history=history,
+        )
+        proposed = services.proposer.propose(context)
+        archive.add_proposals(state["run"], generation, proposed)
+    services.observe(Proposed(generation, tuple(proposed)))
+    return {}
+
+
+def evaluate(services: Services, state: RunState) -> Update:
+    """Evaluate what has no verdict yet. Each verdict is committed the moment it is made."""
+    run, generation = state["run"], state["generation"]
+    incumbent = _incumbent(_history(services, state))
+    waiting = services.archive.pending(run, generation)
+    jobs = [
+        Job(
+            key=f"{run}/{generation}/{candidate.hash[:12]}",
+            problem=services.problem,
+            candidate=candidate,
+            device=services.settings.device,
+            seed=services.settings.seed,
+            effort=Effort(rounds=services.settings.rounds),
+            incumbent_ms_over_eager=None if incumbent is None else 1.0 / _over_eager(incumbent),
+        )
+        for candidate in waiting
+    ]
+    by_key = {job.key: job.candidate for job in jobs}
+    for result in services.executor.run(jobs, services.observe):
+        services.archive.add_result(run, result)
+        services.observe(Evaluated(by_key[result.key], result))
+    return {}
+
+
+def select(services: Services, state: RunState) -> Update:
+    """Decide whether the search goes on."""
+    before = _incumbent([t for t in _history(services, state) if not _is_of(services, state, t.candidate)])
+    after = _incumbent(_history(services, state))
+    faster = after is not None and (before is None or _over_eager(after) > _over_eager(before))
+    stale = 0 if faster else state["stale"] + 1
+    stop = _reason_to_stop(services, state, stale)
+    if stop:
+        services.observe(Stopped(stop))
+    return {"generation": state["generation"] + 1, "stale": stale, "stop": stop}
+
+
+def _reason_to_stop(services: Services, state: RunState, stale: int) -> str:
+    settings = services.settings
+    tried = len(_history(services, state))
+    if not services.archive.proposals_of(state["run"], state["generation"]):
+        return "every choice was tried"
+    if tried >= settings.max_candidates:
+        return f"{tried} candidates were tried"
+    if state["elapsed_s"] >= settings.time_s:
+        return f"{settings.time_s:g} s were spent"
+    if stale >= settings.patience:
+        return f"{stale} generations brought nothing faster"
+    return ""
+
+
+def confirm(services: Services, state: RunState) -> Update:
+    """Measure the fastest candidates again with fresh inputs and more rounds, until one holds its gain.
+
+    The search picks the largest of many noisy figures; only the second measurement is reported.
+    """
+    run = state["run"]
+    ranked = sorted(
+        (t for t in _history(services, state) if _measured(t)), key=_over_eager, reverse=True
+    )
+    for trial in ranked[:CONFIRMED_AT_MOST]:
+        confirmed = services.archive.result(run, trial.candidate.hash, CONFIRM.strip("/"))
+        if confirmed is None:
+            job = Job(
+                key=trial.result.key,
+                problem=services.problem,
+                candidate=trial.candidate,
+                device=services.settings.device,
+                seed=services.settings.seed,
+                effort=Effort(rounds=services.settings.rounds),
+            )
+            (confirmed,) = services.executor.run([confirmation(job)], services.observe)
+            services.archive.add_result(run, confirmed, CONFIRM.strip("/"))
+        services.observe(Evaluated(trial.candidate, confirmed, confirmed=True))
+        if confirmed.measurement and is_gain(confirmed.measurement.speedups["eager"]):
+            break
+    return {}
+
+
+def _history(services: Services, state: RunState) -> list[Trial]:
+    return [Trial(r.candidate, r.result) for r in services.archive.results_of(state["run"], SEARCH)]
+
+
+def _is_of(services: Services, state: RunState, candidate: Candidate) -> bool:
+    proposed = services.archive.proposals_of(state["run"], state["generation"])
+    return any(c.hash == candidate.hash for c in proposed)
+
+
+def _measured(trial: Trial) -> bool:
+    measurement = trial.result.measurement
+    return measurement is not None and not measurement.screened_out and "eager" in measurement.speedups
+
+
+def _over_eager(trial: Trial) -> float:
+    assert trial.result.measurement is not None
+    return trial.result.measurement.speedups["eager"].median
+
+
+def _incumbent(history: list[Trial]) -> Trial | None:
+    return max((t for t in history if _measured(t)), key=_over_eager, default=None)

@@ -1,0 +1,35 @@
+"""What a run may be told. Command line first, then `KERNELWRIGHT_...` variables, then these defaults."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class RunSettings(BaseSettings):
+    """Settings of one run. They are stored with the run, so that a resumed run keeps them."""
+
+    model_config = SettingsConfigDict(env_prefix="KERNELWRIGHT_", frozen=True, extra="forbid")
+
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where candidates are verified and timed."""
+    max_candidates: int = Field(24, ge=1)
+    """Stop after this many proposals."""
+    time_s: float = Field(150.0, gt=0)
+    """Stop proposing after this many seconds of wall time."""
+    generation_size: int = Field(4, ge=1)
+    """Proposals a generation: each generation learns from the ones before."""
+    patience: int = Field(3, ge=1)
+    """Stop after this many generations in a row without a faster candidate."""
+    rounds: int = Field(15, ge=5)
+    """Interleaved timing rounds a candidate; the winner is measured again with twice as many."""
+    seed: int = Field(default_factory=lambda: secrets.randbits(31))
+    """Of the inputs and of the search. Drawn anew for each run unless given."""
+    archive: Path = Path("archive.db")
+    """The database of candidates, verdicts and times."""
+    runs: Path = Path("runs")
+    """Folder of the runs' folders."""

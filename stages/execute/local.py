@@ -1,0 +1,80 @@
+"""The executor for this machine: one worker process, spoken to in JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
+from kernelwright.stages.codec import from_json, to_json
+from kernelwright.stages.execute.job import Job, JobResult, Progress
+
+
+class LocalExecutor:
+    """Starts its worker with the first batch, and keeps it: the problem's baselines stay warm between batches."""
+
+    def __init__(self, cache: Path, log: Path) -> None:
+        """`cache` holds compiled kernels by content hash; the worker's own messages go to `log`."""
+        self.cache = cache
+        self.log = log
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start the worker now, so that its imports overlap with other work."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "kernelwright.stages.execute.worker", "--serve", "--cache", str(self.cache)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.log.open("a"),
+                text=True,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            )
+
+    def run(self, jobs: Iterable[Job], on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
+        """Yield one result a job, as they are made."""
+        self.start()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        batch = list(jobs)
+        if not batch:
+            return
+        self._process.stdin.write(json.dumps({"jobs": to_json(batch)}) + "\n")
+        self._process.stdin.flush()
+        for _ in batch:
+            yield self._next_result(on_progress)
+
+    def _next_result(self, on_progress: Callable[[Progress], None]) -> JobResult:
+        while True:
+            message = self._read()
+            if "result" in message:
+                return from_json(JobResult, message["result"])
+            if "fault" in message:
+                raise {"UsageError": UsageError}.get(message["kind"], EnvironmentFault)(message["fault"])
+            on_progress(from_json(Progress, message["progress"]))
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise EnvironmentFault(f"the worker ended unexpectedly (status {self._process.wait()}): see {self.log}")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def close(self) -> None:
+        """End the worker. Its sandbox ends with it."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            try:
+                self._process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None

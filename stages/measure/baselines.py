@@ -1,0 +1,52 @@
+"""The reference as a contender: eager and compiled, each in a process that never loads a candidate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
+
+MODES: dict[str, str | None] = {"eager": None, "compile": "default"}
+"""Baseline names and the `mode` that torch.compile gets; None leaves the module eager."""
+FIRST_CALL_TIMEOUT_S = 300.0
+"""Inductor's first compilation takes some 20 s on a CPU."""
+
+
+class Baselines:
+    """Runners that hold the reference, started early and waited for late: compiling overlaps with other work."""
+
+    def __init__(self, zygote: Zygote, names: tuple[str, ...], load: dict[str, Any], caches: Path) -> None:
+        """Start loading. `load` holds the fields of the runner's `load` message for the reference."""
+        self.runners: dict[str, Runner] = {}
+        self.failed: dict[str, str] = {}
+        """Baselines that could not be had, with the reason."""
+        self._waiting: list[str] = []
+        for name in names:
+            folder = caches / "inductor"
+            folder.mkdir(parents=True, exist_ok=True)
+            environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder)}
+            self.runners[name] = runner = zygote.spawn()
+            self._waiting.append(name)
+            runner.post("load", **load | {"compile_mode": MODES[name], "environment": environment})
+
+    def ready(self) -> list[str]:
+        """Wait until every baseline has loaded; the names of those that came up in this call."""
+        came, self._waiting = self._waiting, []
+        return [name for name in came if self.try_call(name, lambda r: r.answer(FIRST_CALL_TIMEOUT_S))]
+
+    def try_call(self, name: str, action: Any) -> bool:
+        """Run `action(runner)`; a baseline that fails is dropped with its reason, never the run."""
+        try:
+            action(self.runners[name])
+        except RunnerFailed as failure:
+            self.failed[name] = failure.message.splitlines()[0] if failure.message else failure.kind
+            self.runners.pop(name).kill()
+            return False
+        return True
+
+    def close(self) -> None:
+        """End the runners."""
+        for runner in self.runners.values():
+            runner.kill()
+        self.runners.clear()

@@ -1,0 +1,62 @@
+"""Nested arguments and results as a JSON description plus a flat list of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def flatten(value: Any, tensors: list[torch.Tensor]) -> Any:
+    """Describe `value` (lists, tuples, dicts, numbers, strings, None, tensors), appending its tensors to `tensors`.
+
+    Raises TypeError for anything else.
+    """
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return {"tensor": len(tensors) - 1}
+    if value is None or isinstance(value, bool | int | str):
+        return {"value": value}
+    if isinstance(value, float):
+        # JSON has no nan or inf; the hexadecimal form keeps every bit.
+        return {"float": value.hex()}
+    if isinstance(value, list):
+        return {"list": [flatten(v, tensors) for v in value]}
+    if isinstance(value, tuple):
+        return {"tuple": [flatten(v, tensors) for v in value]}
+    if isinstance(value, dict):
+        return {"dict": [[k, flatten(v, tensors)] for k, v in value.items()]}
+    raise TypeError(f"{type(value).__name__} can be neither passed nor returned")
+
+
+def unflatten(description: Any, tensors: list[torch.Tensor]) -> Any:
+    """The inverse of `flatten`."""
+    ((kind, content),) = description.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "value":
+        return content
+    if kind == "float":
+        return float.fromhex(content)
+    if kind == "list":
+        return [unflatten(v, tensors) for v in content]
+    if kind == "tuple":
+        return tuple(unflatten(v, tensors) for v in content)
+    if kind == "dict":
+        return {k: unflatten(v, tensors) for k, v in content}
+    raise ValueError(f"unknown kind {kind!r}")
+
+
+def same_structure(a: Any, b: Any) -> bool:
+    """Whether two descriptions nest alike; a tuple and a list of the same length count as alike."""
+    (kind_a, a_content), (kind_b, b_content) = next(iter(a.items())), next(iter(b.items()))
+    sequences = {"list", "tuple"}
+    if kind_a in sequences and kind_b in sequences:
+        return len(a_content) == len(b_content) and all(map(same_structure, a_content, b_content))
+    if kind_a != kind_b:
+        return False
+    if kind_a == "dict":
+        return [k for k, _ in a_content] == [k for k, _ in b_content] and all(
+            same_structure(v, w) for (_, v), (_, w) in zip(a_content, b_content, strict=True)
+        )
+    return bool(a_content == b_content)
