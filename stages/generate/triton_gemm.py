@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
 from kernelwright.stages.generate.ir import FusedKernel, Load, Op
 from kernelwright.stages.generate.triton_index import INT32_LIMIT, offset
-from kernelwright.stages.generate.triton_scalar import compute_dtype
-from kernelwright.stages.generate.triton_statements import Statements, docstring, indent, pointer
+from kernelwright.stages.generate.triton_statements import Statements, docstring, indent, pointer, signature
 
 SHARED_BYTES = 227 * 1024
-"""Shared memory that one block may use on compute capability 9.0 (CUDA C++ Programming Guide, technical specifications)."""
+"""Shared memory that one block may use on compute capability 9.0 (CUDA C++ Programming Guide, section 20.5)."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,9 @@ class Gemm:
 
     @cached_property
     def _statements(self) -> Statements:
-        return Statements(self.epilogue)
+        return Statements(
+            self.epilogue, {load.name: "acc" for load in self.epilogue.loads if load.source == self.product}
+        )
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -73,18 +73,23 @@ class Gemm:
         others = (source for source in self._statements.inputs if source != self.product)
         return tuple(dict.fromkeys((self.left.source, self.right.source, *others)))
 
+    def constants(self, tiles: Tiles) -> dict[str, int]:
+        """The compile-time arguments of the kernel."""
+        blocks = {"BLOCK_M": tiles.m, "BLOCK_N": tiles.n, "BLOCK_K": tiles.k, "GROUP_M": tiles.group}
+        return {"N": self.cols, "K": self.depth, **blocks}
+
     def source(self, tiles: Tiles) -> str:
         """The @triton.jit function for these tiles."""
         pointers = [pointer(value) for value in (*self.inputs, *self._statements.outputs)]
-        constants = [f"{name}: tl.constexpr" for name in ("N", "K", "BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")]
-        head = ["@triton.jit", f"def {self.name}({', '.join([*pointers, 'M', *constants])}):"]
+        head = signature(self.name, [*pointers, "M"], ["N", "K", "BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M"])
         body = [*self._docstring(), *self._tile_of_program(), *self._product(tiles), *self._finish()]
         return "\n".join([*head, *indent(body)]) + "\n"
 
     def _docstring(self) -> list[str]:
         batched = " of every batch" if self.batch > 1 else ""
-        formula = f"{self.product} = {self.left.source} @ {self.right.source}"
-        first, blank, *rest = docstring(self.epilogue, f"A BLOCK_M by BLOCK_N tile{batched} a program, depth in steps of BLOCK_K:")
+        formula = f"{self.product} = {_shown(self.left)} @ {_shown(self.right)}"
+        summary = f"A BLOCK_M by BLOCK_N tile{batched} a program, depth in steps of BLOCK_K:"
+        first, blank, *rest = docstring(self.epilogue, summary)
         return [first, blank, f"    {formula}", *rest]
 
     def _tile_of_program(self) -> list[str]:
@@ -129,22 +134,27 @@ class Gemm:
 
     def _finish(self) -> list[str]:
         """The epilogue on the accumulator, then the stores."""
-        lines = ["inside = (m < M) & (n < N)", "row = m" + (" + batch * M" if self.batch > 1 else "")]
-        for load in self.epilogue.loads:
-            lines.append(self._take_product(load) if load.source == self.product else self._load(load))
+        lines = ["inside = (m < M) & (n < N)"] + (["row = batch * M + m"] if self.batch > 1 else [])
+        lines += [self._load(load) for load in self.epilogue.loads if load.source != self.product]
         lines += [self._statements.op(line) for line in self.epilogue.body if isinstance(line, Op)]
-        return lines + [self._statements.store(s, "row * N + n", "inside") for s in self.epilogue.stores]
+        return lines + [self._statements.store(s, f"{self._row} * N + n", "inside") for s in self.epilogue.stores]
 
-    def _take_product(self, load: Load) -> str:
-        return f"{self._statements.names[load.name]} = acc"
+    @property
+    def _row(self) -> str:
+        return "row" if self.batch > 1 else "m"
 
     def _load(self, load: Load) -> str:
-        by_row = offset("row", self.epilogue.space[:-1], load.strides[:-1])
+        by_row = offset(self._row, self.epilogue.space[:-1], load.strides[:-1])
         by_column = offset("n", self.epilogue.space[-1:], load.strides[-1:])
         mask = "inside" if by_row and by_column else "m < M" if by_row else "n < N" if by_column else ""
         return self._statements.load(load, " + ".join(filter(None, (by_row, by_column))), mask)
 
     @property
     def _int64(self) -> bool:
-        sizes = (self.batch * self.rows * self.depth, self.batch * self.depth * self.cols, self.batch * self.rows * self.cols)
-        return max(sizes) >= INT32_LIMIT
+        pairs = (self.rows * self.depth, self.depth * self.cols, self.rows * self.cols)
+        return self.batch * max(pairs) >= INT32_LIMIT
+
+
+def _shown(matrix: Matrix) -> str:
+    _, row, column = matrix.strides
+    return f"{matrix.source}^T" if row == 1 and column != 1 else matrix.source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernelwright.stages.generate.ir import FusedKernel, Op
 from kernelwright.stages.generate.triton_index import needs_int64, offset
-from kernelwright.stages.generate.triton_statements import Statements, docstring, indent
+from kernelwright.stages.generate.triton_statements import Statements, docstring, indent, signature
 
 
 def pointwise_source(kernel: FusedKernel) -> str:
@@ -21,5 +21,5 @@ def pointwise_source(kernel: FusedKernel) -> str:
         body.append(statements.load(load, at, "mask" if at else ""))
     body += [statements.op(line) for line in kernel.body if isinstance(line, Op)]
     body += [statements.store(store, "i", "mask") for store in kernel.stores]
-    parameters = ", ".join([*statements.pointers(), "points", "BLOCK: tl.constexpr"])
-    return "\n".join(["@triton.jit", f"def {kernel.name}({parameters}):", *indent(body)]) + "\n"
+    head = signature(kernel.name, [*statements.pointers(), "points"], ["BLOCK"])
+    return "\n".join([*head, *indent(body)]) + "\n"

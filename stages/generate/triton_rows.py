@@ -13,7 +13,7 @@ from math import prod
 from kernelwright.stages.generate.ir import Domain, FusedKernel, Load, Op, Reduce, Store
 from kernelwright.stages.generate.triton_index import needs_int64, offset
 from kernelwright.stages.generate.triton_scalar import REDUCTIONS, compute_dtype, is_float, neutral, pointer_dtype
-from kernelwright.stages.generate.triton_statements import Statements, arguments, docstring, indent
+from kernelwright.stages.generate.triton_statements import Statements, arguments, docstring, indent, signature
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,10 @@ class RowKernel:
 
     def source(self) -> str:
         """The whole @triton.jit function."""
-        parameters = self._statements.pointers()
-        parameters += ["rows"] if self.rows > 1 else []
-        parameters += ["COLUMNS: tl.constexpr"]
-        parameters += ["ROWS: tl.constexpr"] if self.rows > 1 else []
-        parameters += ["BLOCK: tl.constexpr"]
+        parameters = self._statements.pointers() + (["rows"] if self.rows > 1 else [])
+        constants = ["COLUMNS", "ROWS", "BLOCK"] if self.rows > 1 else ["COLUMNS", "BLOCK"]
         head = [
-            "@triton.jit",
-            f"def {self.kernel.name}({', '.join(parameters)}):",
+            *signature(self.kernel.name, parameters, constants),
             *indent(docstring(self.kernel, self._summary)),
             *indent(self._coordinates()),
         ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import keyword
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from kernelwright.stages.generate.formula import mathematics
@@ -11,7 +12,22 @@ from kernelwright.stages.generate.ir import FusedKernel, Load, Op, Operand, Redu
 from kernelwright.stages.generate.triton_scalar import EXPRESSIONS, compute_dtype, literal, pointer_dtype
 
 _TAKEN = {
-    *("tl", "triton", "range", "float", "row", "rows", "col", "lane", "start", "in_row", "in_rows", "i", "points", "mask"),
+    *(
+        "tl",
+        "triton",
+        "range",
+        "float",
+        "row",
+        "rows",
+        "col",
+        "lane",
+        "start",
+        "in_row",
+        "in_rows",
+        "i",
+        "points",
+        "mask",
+    ),
     *("m", "n", "k", "acc", "left", "right", "tile", "tiles_n", "group", "in_group", "height", "batch", "inside"),
 }
 """What emitted kernels call their own; a value of such a name gets an underscore behind it."""
@@ -22,12 +38,15 @@ class Statements:
     """Writes one line at a time; where a block begins and which mask holds there is the caller's business."""
 
     kernel: FusedKernel
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Local values that the caller computes itself, under a name of its own."""
 
     @cached_property
     def names(self) -> dict[str, str]:
         """The Python identifier of each local value."""
         values = [v.name for v in (*self.kernel.loads, *self.kernel.body)]
-        return {value: f"{value}_" if value in _TAKEN or keyword.iskeyword(value) else value for value in values}
+        own = {value: f"{value}_" if value in _TAKEN or keyword.iskeyword(value) else value for value in values}
+        return {**own, **self.renamed}
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
@@ -46,7 +65,7 @@ class Statements:
 
     def pointers(self) -> list[str]:
         """The kernel's pointer arguments, inputs before outputs."""
-        return [f"{pointer(value)}" for value in (*self.inputs, *self.outputs)]
+        return [pointer(value) for value in (*self.inputs, *self.outputs)]
 
     def load(self, load: Load, offset: str, mask: str) -> str:
         """Read at the offset; halves are widened, since they are computed in float32."""
@@ -91,6 +110,15 @@ def arguments(line: Op | Reduce) -> tuple[str, ...]:
 def docstring(kernel: FusedKernel, summary: str) -> list[str]:
     """The kernel's docstring: how it runs, then what it computes."""
     return [f'"""{summary}', "", *(f"    {line}" for line in mathematics(kernel)), '"""']
+
+
+def signature(name: str, parameters: list[str], constants: list[str]) -> list[str]:
+    """The decorator and the `def` line, one parameter a line where they do not fit."""
+    everything = [*parameters, *(f"{constant}: tl.constexpr" for constant in constants)]
+    line = f"def {name}({', '.join(everything)}):"
+    if len(line) <= 120:
+        return ["@triton.jit", line]
+    return ["@triton.jit", f"def {name}(", *(f"    {parameter}," for parameter in everything), "):"]
 
 
 def indent(lines: list[str]) -> list[str]:
