@@ -243,6 +243,12 @@ def _first_of_largest(key, index, axis: tl.constexpr, keep_dims: tl.constexpr = 
     largest = tl.max(key, axis=axis, keep_dims=keep_dims)
     return tl.min(tl.where(key == largest, index, 0x7FFFFFFF), axis=axis, keep_dims=keep_dims)
 """,
+    "_exp_below": """
+# e^(x - top) for x <= top; zero for x = -inf, also where nothing larger has been seen yet.
+@triton.jit
+def _exp_below(x, top):
+    return tl.where(x == float("-inf"), 0.0, _exp(x - top))
+""",
     "_multiply": """
 @triton.jit
 def _multiply(a, b):

@@ -11,6 +11,7 @@ from functools import cached_property
 from math import prod
 
 from kernelwright.stages.generate.ir import Domain, FusedKernel, Load, Op, Reduce, Store
+from kernelwright.stages.generate.online import online_sums
 from kernelwright.stages.generate.triton_index import needs_int64, offset
 from kernelwright.stages.generate.triton_scalar import REDUCTIONS, compute_dtype, is_float, neutral, pointer_dtype
 from kernelwright.stages.generate.triton_statements import Statements, arguments, docstring, indent, signature
@@ -97,7 +98,8 @@ class RowKernel:
         return lines + [self._store(store) for store in self.kernel.stores if store.domain is Domain.ROW]
 
     def _one_pass(self, reductions: list[Reduce], stores: list[Store]) -> list[str]:
-        needed = self._closure([r.arg for r in reductions] + [s.value for s in stores])
+        apart = [r for r in reductions if r.name not in self._online]
+        needed = self._closure([r.arg for r in apart] + [s.value for s in stores])
         loop = ["col = start + lane"] + (["in_row = col < COLUMNS"] if self._masked else [])
         loop += [self._load(load) for load in self.kernel.loads if load.name in needed and load.domain is Domain.FULL]
         loop += [
@@ -105,7 +107,7 @@ class RowKernel:
             for op in self.kernel.body
             if isinstance(op, Op) and op.name in needed and op.domain is Domain.FULL
         ]
-        for reduction in reductions:
+        for reduction in apart:
             loop += self._accumulate(reduction)
         loop += [self._store(store) for store in stores]
         start = [line for reduction in reductions for line in self._start(reduction)]
@@ -121,8 +123,14 @@ class RowKernel:
         ready = {load.name: 0 for load in self.kernel.loads}
         for line in self.kernel.body:
             latest = max((ready[a] for a in arguments(line)), default=0)
-            ready[line.name] = latest + 1 if isinstance(line, Reduce) else latest
+            # A sum that is taken along with its maximum is ready when the maximum is.
+            later = isinstance(line, Reduce) and line.name not in self._online
+            ready[line.name] = latest + 1 if later else latest
         return ready
+
+    @cached_property
+    def _online(self) -> dict[str, str]:
+        return online_sums(self.kernel)
 
     @cached_property
     def _pass_of(self) -> dict[str, int]:
@@ -225,6 +233,14 @@ class RowKernel:
     def _accumulate(self, reduction: Reduce) -> list[str]:
         name = self._statements.names[reduction.name]
         lanes, element = f"{name}_lanes", self._element(reduction)
+        sums = [self._statements.names[total] for total, top in self._online.items() if top == reduction.name]
+        if sums:
+            rescaled = [
+                f"{total}_lanes = {total}_lanes * _exp_below({lanes}, {name}_new) + _exp_below({name}_in, {name}_new)"
+                for total in sums
+            ]
+            new = REDUCTIONS["max"].step.format(lanes, f"{name}_in")
+            return [f"{name}_in = {element}", f"{name}_new = {new}", *rescaled, f"{lanes} = {name}_new"]
         if reduction.fn not in ("argmax", "argmin"):
             return [f"{lanes} = {REDUCTIONS[reduction.fn].step.format(lanes, element)}"]
         better = f"{name}_new {'>' if reduction.fn == 'argmax' else '<'} {lanes}"
@@ -239,7 +255,11 @@ class RowKernel:
 
     def _finish(self, reduction: Reduce) -> str:
         name = self._statements.names[reduction.name]
-        return f"{name} = {self._join(reduction, f'{name}_lanes', f'{name}_at')}"
+        lanes = f"{name}_lanes"
+        if reduction.name in self._online:
+            top = self._statements.names[self._online[reduction.name]]
+            lanes = f"{lanes} * _exp_below({top}_lanes, {top})"
+        return f"{name} = {self._join(reduction, lanes, f'{name}_at')}"
 
 
 def _order_key(fn: str, lanes: str, floating: bool) -> str:

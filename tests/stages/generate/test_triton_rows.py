@@ -112,7 +112,7 @@ def results(interpret: Callable[..., list[list[Any]]]) -> dict[str, list[torch.T
         given = inputs(getattr(torch, dtype))
         for rows, block in SHAPES:
             suffix = f"{dtype}_{rows}_{block}"
-            cases = [
+            cases: list[Any] = [
                 (softmax(f"softmax_{suffix}", dtype), [given["plain"]], block),
                 (softmax(f"softmax_awkward_{suffix}", dtype), [given["awkward"]], block),
                 (layer_norm(f"layer_norm_{suffix}", dtype), [given["plain"], given["weight"], given["shift"]], block),
@@ -185,5 +185,11 @@ def test_a_block_that_fits_the_row_needs_no_mask() -> None:
 
 
 def test_dependent_reductions_take_one_pass_each_and_independent_ones_share_it() -> None:
-    assert RowKernel(softmax("k", "float32"), 1, 256).source().count("for start") == 3
+    assert RowKernel(layer_norm("k", "float32"), 1, 256).source().count("for start") == 3
     assert RowKernel(extremes("k", "float32"), 1, 256).source().count("for start") == 1
+
+
+def test_softmax_takes_its_sum_in_the_pass_of_its_maximum() -> None:
+    source = RowKernel(softmax("k", "float32"), 1, 256).source()
+    assert source.count("for start") == 2
+    assert "_exp_below" in source
