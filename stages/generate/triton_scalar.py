@@ -63,7 +63,7 @@ EXPRESSIONS: dict[str, str] = {
     "logical_and": "{0} & {1}",
     "logical_or": "{0} | {1}",
     "logical_not": "~{0}",
-    "sign": "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, {0}))",
+    "sign": "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, 0.0))",
 }
 """Scalar functions of float32 or integers. A name that starts with an underscore is a helper of `triton_math`."""
 

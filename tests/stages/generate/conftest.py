@@ -1,7 +1,8 @@
 """Runs emitted Triton kernels in a child process: by the interpreter, or by compiling them for sm_90.
 
 The two need separate processes (TRITON_INTERPRET is read at import), and an out-of-bounds store kills the one it is in.
-A launch is (kernel's name, grid, tensors and integers of its positional arguments, constants by name).
+A launch is (kernel name, grid, tensors and integers of its positional arguments, constants by name). With None for the
+grid it is a call of a plain Python function, whose result is put behind its arguments.
 """
 
 import json
@@ -29,7 +30,10 @@ INTERPRET = (
     LOAD
     + """
 for name, grid, arguments, constants in launches:
-    getattr(kernels, name)[tuple(grid)](*arguments, **constants)
+    if grid is None:
+        arguments.append(getattr(kernels, name)(*arguments))
+    else:
+        getattr(kernels, name)[tuple(grid)](*arguments, **constants)
 torch.save([arguments for _, _, arguments, _ in launches], sys.argv[1] + "/results.pt")
 """
 )
