@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
@@ -42,7 +42,15 @@ def build(services: Services, checkpointer: BaseCheckpointSaver[str]) -> Compile
     return graph.compile(checkpointer=checkpointer)
 
 
-def _timed(node: Callable[[Services, RunState], Update], services: Services) -> Callable[[RunState], Update]:
+class Node(Protocol):
+    """A step of the graph."""
+
+    def __call__(self, state: RunState) -> Update:
+        """What the step changes in the state."""
+        ...
+
+
+def _timed(node: Callable[[Services, RunState], Update], services: Services) -> Node:
     def run(state: RunState) -> Update:
         start = time.monotonic()
         update = node(services, state)
@@ -129,9 +137,7 @@ def confirm(services: Services, state: RunState) -> Update:
     The search picks the largest of many noisy figures; only the second measurement is reported.
     """
     run = state["run"]
-    ranked = sorted(
-        (t for t in _history(services, state) if _measured(t)), key=_over_eager, reverse=True
-    )
+    ranked = sorted((t for t in _history(services, state) if _measured(t)), key=_over_eager, reverse=True)
     for trial in ranked[:CONFIRMED_AT_MOST]:
         confirmed = services.archive.result(run, trial.candidate.hash, CONFIRM.strip("/"))
         if confirmed is None:

@@ -23,7 +23,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 class BuiltinProposer:
-    """Generation 0: every template's default choice. Later: the sampler's choices, most of them for the best template."""
+    """Generation 0: every template's default choice. Later: the sampler's choices, most for the best template."""
 
     name = "builtin"
 
@@ -119,4 +119,3 @@ def _values(template: Template, history: Sequence[Trial]) -> list[float]:
 def _best_parent(tried: Sequence[Trial]) -> tuple[str, ...]:
     measured = [t for t in tried if t.result.measurement is not None]
     return (min(measured, key=_value).candidate.hash,) if measured else ()
-

@@ -16,7 +16,6 @@ from typing import Any
 
 from kernelwright.stages.codec import to_json
 from kernelwright.stages.compile import ptxas
-from kernelwright.stages.compile.target import shared_limit_bytes
 
 _REMEDY = "pip install 'kernelwright[cuda]'"
 
@@ -78,27 +77,21 @@ def build(source: str, flags: Sequence[str], capability: int, cubin: str) -> dic
         )
         code = Program(source, "c++", options).compile("cubin", logs=log)
     except Exception as error:  # noqa: BLE001  told apart by name: each cuda-core version raises a class of its own
-        if "NVRTC_ERROR_COMPILATION" in str(error) or "compilation log" in str(error):
-            return {"ok": False, "log": str(error), "resources": []}
+        if "NVRTC_ERROR_COMPILATION" in str(error):
+            return {"ok": False, "log": str(error).replace("\0", ""), "resources": []}
         return {"environment_fault": f"NVRTC did not start ({type(error).__name__}: {error}); {_REMEDY}."}
     Path(cubin).write_bytes(code.code)
-    resources = ptxas.parse(log.getvalue())
-    limit = shared_limit_bytes(capability)
-    over = [r for r in resources if (r.shared_bytes or 0) > limit]
-    message = "".join(
-        f"kernel {r.kernel} needs {r.shared_bytes} bytes of shared memory a block; {arch} has {limit}\n" for r in over
-    )
     return {
-        "ok": not over,
-        "log": message + _without_ptxas(log.getvalue()),
-        "resources": [to_json(r) for r in resources],
-        "artefacts": [] if over else [cubin],
+        "ok": True,
+        "log": _without_ptxas(log.getvalue()),
+        "resources": [to_json(r) for r in ptxas.parse(log.getvalue())],
+        "artefacts": [cubin],
     }
 
 
 def _without_ptxas(log: str) -> str:
     """The compiler's warnings, without the figures that `resources` holds."""
-    return "\n".join(line for line in log.splitlines() if not line.startswith("ptxas ")).strip()
+    return "\n".join(line for line in log.splitlines() if not line.startswith("ptxas ")).strip("\0\n ")
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ import torch
 
 from kernelwright.kernelbench import contract
 from kernelwright.kernelbench.problem import Problem
+from kernelwright.stages.compile import build_folder, triton_cache
 from kernelwright.stages.execute.job import Effort, Job, JobResult
 from kernelwright.stages.measure import devices, stats
 from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baselines
@@ -38,11 +39,21 @@ CHECKED_OUTPUTS = 0.25
 class Bench:
     """Holds what all candidates of a problem share, so that each costs only its own compile, check and timing."""
 
-    def __init__(self, problem: Problem, device: str, seed: int, effort: Effort, zygote: Zygote, caches: Path) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        device: str,
+        seed: int,
+        effort: Effort,
+        zygote: Zygote,
+        cache: Path,
+        baselines: tuple[str, ...] = ("eager", "compile"),
+    ) -> None:
         self.problem = problem
         self.device = device
         self.effort = effort
         self.zygote = zygote
+        self.cache = cache
         self.contract = contract.load(problem)
         model, _ = contract.instantiate(self.contract, device, seed)
         self.training = model.training
@@ -61,12 +72,12 @@ class Bench:
         self.init_file.write_bytes(pickle.dumps(list(self.contract.get_init_inputs())))
         reference = Path(self.files.name) / "reference.py"
         reference.write_text(problem.source)
-        self.baselines = Baselines(zygote, ("eager", "compile"), self._load_fields(reference, "Model"), caches)
+        self.baselines = Baselines(zygote, baselines, self._load_fields(reference, "Model"), cache)
         self.stopwatch_seed = seed
         self.best_over_eager: float | None = None
         """Time of the fastest correct candidate so far as a fraction of eager's, for screening."""
 
-    def evaluate(self, job: Job, compilation: Compilation, build: Path, on_stage: Callable[[str], None]) -> JobResult:
+    def evaluate(self, job: Job, compilation: Compilation, on_stage: Callable[[str], None]) -> JobResult:
         """Verify and measure one compiled candidate. Whatever it does is a verdict, never an exception."""
         seconds = {"compile": compilation.seconds}
         environment = devices.environment(self.device)
@@ -81,7 +92,7 @@ class Bench:
         runner = self.zygote.spawn()
         try:
             try:
-                self._load(runner, job.candidate, build, job.effort)
+                self._load(runner, job.candidate, job.effort)
                 verdict = gate.verify(runner, self.arena, self.cases, job.effort.timeout_s)
             except RunnerFailed as failure:
                 verdict = gate.verdict_of(failure)
@@ -96,11 +107,15 @@ class Bench:
         finally:
             runner.kill()
 
-    def _load(self, runner: Runner, candidate: Candidate, build: Path, effort: Effort) -> None:
+    def _load(self, runner: Runner, candidate: Candidate, effort: Effort) -> None:
         path = runner.home / f"candidate_{candidate.hash[:12]}.py"
         path.write_text(candidate.source)
         self.arena.connect(runner)
-        fields = self._load_fields(path, "ModelNew") | {"environment": {"KERNELWRIGHT_BUILD": str(build)}}
+        prebuilt = {
+            "KERNELWRIGHT_BUILD": str(build_folder(candidate, self.cache).absolute()),
+            "TRITON_CACHE_DIR": str(triton_cache(candidate, self.cache).absolute()),
+        }
+        fields = self._load_fields(path, "ModelNew") | {"environment": prebuilt}
         runner.ask("load", effort.timeout_s, **fields)
 
     def _load_fields(self, path: Path, class_name: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ import torch
 
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 from kernelwright.stages.codec import from_json, to_json
-from kernelwright.stages.compile.base import compile_candidate
+from kernelwright.stages.compile import compile_candidate
 from kernelwright.stages.execute.bench import Bench
 from kernelwright.stages.execute.job import Job, JobResult, Progress
 from kernelwright.stages.measure import devices
@@ -61,8 +61,7 @@ class Worker:
     def _evaluate(self, job: Job, compiling: Future[Compilation], on_progress: Callable[[Progress], None]) -> JobResult:
         bench = self._bench_for(job)
         compilation = compiling.result()
-        build = self.cache / job.candidate.hash[:32]
-        return bench.evaluate(job, compilation, build, lambda stage: on_progress(Progress(job.key, stage)))
+        return bench.evaluate(job, compilation, lambda stage: on_progress(Progress(job.key, stage)))
 
     def _bench_for(self, job: Job) -> Bench:
         if self.bench and (self.bench.problem.hash, self.bench.device) == (job.problem.hash, job.device):
@@ -71,7 +70,7 @@ class Worker:
             self.bench.close()
             self.bench = None
         devices.require(job.device)
-        self.bench = Bench(job.problem, job.device, job.seed, job.effort, self.zygote, self.cache)
+        self.bench = Bench(job.problem, job.device, job.seed, job.effort, self.zygote, self.cache, job.baselines)
         return self.bench
 
     def close(self) -> None:

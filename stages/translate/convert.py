@@ -22,6 +22,9 @@ _LARGEST_LITERAL = 64
 """A tensor that forward builds from Python numbers is written into the graph element by element up to this size."""
 
 
+DEPENDS_ON_VALUES = "depends on the values of a tensor: a branch, a plain number, or the shape of another tensor"
+
+
 class Unsupported(UsageError):
     """The module computes something that the graph cannot express; the message completes '<module> ...'."""
 
@@ -80,7 +83,7 @@ def tensor_spec(value: torch.Tensor) -> TensorSpec:
         raise Unsupported(f"uses a {_bare(value.layout)} tensor; only strided tensors are supported")
     sizes = (*value.shape, *value.stride())
     if not all(isinstance(size, int) for size in sizes):
-        raise Unsupported("has a tensor whose size depends on the values of another")
+        raise Unsupported(DEPENDS_ON_VALUES)
     return TensorSpec(tuple(value.shape), _bare(value.dtype), tuple(value.stride()))
 
 
@@ -139,7 +142,9 @@ def _literal(name: str, value: torch.Tensor) -> list[Node]:
     """Nodes that build a small constant from its numbers; the last one is called `name`."""
     from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
-    if isinstance(value, FakeTensor) or value.numel() > _LARGEST_LITERAL or value.is_complex():
+    if isinstance(value, FakeTensor):
+        raise Unsupported("uses a tensor that no trace can follow, such as `x.data`")
+    if value.numel() > _LARGEST_LITERAL or value.is_complex():
         raise Unsupported(f"builds a tensor of {value.numel()} elements from Python numbers; register it as a buffer")
     with unset_fake_temporarily():
         numbers = value.flatten().tolist()

@@ -12,7 +12,8 @@ from kernelwright.stages.translate.graph import Arg, Dtype, Graph, Input, InputK
 if TYPE_CHECKING:
     import torch
 
-_WIDTH = 100
+_WIDTH = 92
+"""100 columns, less the indentation of a method's body."""
 _TAKEN = {"torch", "nn", "aten", "self", "forward"}
 
 
@@ -39,23 +40,27 @@ def arguments(graph: Graph) -> tuple[Input, ...]:
     return (*forward, *state)
 
 
-def value_names(graph: Graph) -> dict[str, str]:
-    """A Python expression for each value: state by its path (`norm_weight`), items of a tuple in place (`max_1[0]`)."""
-    taken = set(_TAKEN)
-    names = {}
+def value_names(graph: Graph, given: Mapping[str, str] | None = None, taken: Iterable[str] = ()) -> dict[str, str]:
+    """A Python expression for each value: state by its path (`norm_weight`), items of a tuple in place (`max_1[0]`).
+
+    `given` has the expressions of inputs that the caller names itself, `taken` the identifiers to keep clear of.
+    """
+    used = {*_TAKEN, *taken}
+    names = dict(given or {})
     for i in graph.inputs:
-        names[i.name] = unused_name(i.target.replace(".", "_") if i.target else i.name, taken)
-    for node in graph.nodes:
-        if node.op != "getitem":
-            names[node.name] = unused_name(node.name, taken)
+        if i.name not in names:
+            names[i.name] = unused_name(i.target.replace(".", "_") if i.target else i.name, used)
     for node in graph.nodes:
         if node.op == "getitem":
             names[node.name] = f"{expression(node.args[0], names)}[{node.args[1]}]"
+        else:
+            names[node.name] = unused_name(node.name, used)
     return names
 
 
 def unused_name(wish: str, taken: set[str]) -> str:
     """Return an identifier like `wish` that is not in `taken`, and add it there."""
+    wish = wish.lstrip("_") or wish
     base = wish if wish.isidentifier() and not keyword.iskeyword(wish) else f"_{wish}"
     name, number = base, 1
     while name in taken:
@@ -72,7 +77,7 @@ def body(graph: Graph, names: Mapping[str, str]) -> list[str]:
     lines: list[str] = []
     for node in graph.nodes:
         if node.op != "getitem":
-            lines.extend(_statement(f"{names[node.name]} = ", *_call_parts(node, names, device)))
+            lines.extend(statement(f"{names[node.name]} = ", *_call_parts(node, names, device)))
     owners = {i.target or i.name: names[i.name] for i in graph.inputs}
     lines.extend(f"{owners[path]}.copy_({names[value]})" for value, path in graph.mutated)
     values = [expression(value, names) for value in graph.outputs]
@@ -80,9 +85,9 @@ def body(graph: Graph, names: Mapping[str, str]) -> list[str]:
         case "single":
             lines.append(f"return {values[0]}")
         case "list":
-            lines.extend(_statement("return ", "[", values, "]"))
+            lines.extend(statement("return ", "[", values, "]"))
         case _:
-            lines.extend(_statement("return ", "(", values, ",)" if len(values) == 1 else ")"))
+            lines.extend(statement("return ", "(", values, ",)" if len(values) == 1 else ")"))
     return lines
 
 
@@ -121,27 +126,28 @@ def _call_parts(node: Node, names: Mapping[str, str], device: str) -> tuple[str,
 def _makes_from_nothing(node: Node) -> bool:
     if any(True for _ in node.refs()):
         return False
-    return any(argument.name == "device" for argument in _overload(node.op)._schema.arguments)
+    return any(argument.name == "device" for argument in overload(node.op)._schema.arguments)
 
 
 def _spelled(op: str) -> str:
     """`aten.gelu` for `aten.gelu.default` where torch would try that overload first anyway."""
-    namespace, name, overload = op.split(".")
+    namespace, name, variant = op.split(".")
     packet = f"aten.{name}" if namespace == "aten" else f"torch.ops.{namespace}.{name}"
-    first = _overload(op).overloadpacket.overloads()[0]
-    return packet if overload == "default" == first else f"{packet}.{overload}"
+    first = overload(op).overloadpacket.overloads()[0]
+    return packet if variant == "default" == first else f"{packet}.{variant}"
 
 
-def _overload(op: str) -> torch._ops.OpOverload:
+def overload(op: str) -> torch._ops.OpOverload:
+    """Torch's operator of that full name."""
     import torch
 
-    namespace, name, overload = op.split(".")
-    found: torch._ops.OpOverload = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+    namespace, name, variant = op.split(".")
+    found: torch._ops.OpOverload = getattr(getattr(getattr(torch.ops, namespace), name), variant)
     return found
 
 
-def _statement(start: str, opening: str, items: Iterable[str], closing: str) -> list[str]:
-    """One line, or one line an item where it would be too long."""
+def statement(start: str, opening: str, items: Iterable[str], closing: str) -> list[str]:
+    """`start` and a bracket of items: one line, or one line an item where it would be too long."""
     items = list(items)
     line = start + opening + ", ".join(items) + closing
     if len(line) <= _WIDTH:

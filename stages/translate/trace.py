@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.kernelbench.errors import UsageError
-from kernelwright.stages.translate.convert import Source, Traced, Unsupported
+from kernelwright.stages.translate.convert import DEPENDS_ON_VALUES, Source, Traced, Unsupported
 from kernelwright.stages.translate.graph import InputKind
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def by_export(model: torch.nn.Module, inputs: Sequence[Any], positions: Sequence
             index = next(arguments)
             if isinstance(inputs[index], torch.Tensor):
                 sources[name] = Source(InputKind.ARGUMENT, index=index)
-        elif spec.kind.name == "CONSTANT_TENSOR" and not _has(model, target):
+        elif spec.kind.name == "CONSTANT_TENSOR" and not has_attribute(model, target):
             literals[name] = program.constants[target]
         elif spec.kind.name == "CONSTANT_TENSOR":
             sources[name] = Source(InputKind.CONSTANT, target=target)
@@ -64,19 +65,13 @@ def by_fx(model: torch.nn.Module, inputs: Sequence[Any], positions: Sequence[int
 
     flat_inputs = (*state.values(), *(inputs[i] for i in tensors))
     already_fake = any(isinstance(value, FakeTensor) for value in flat_inputs)
-    before = [(module, dict(vars(module))) for module in model.modules()]
-    try:
-        module = make_fx(
-            forward,
-            tracing_mode="real" if already_fake else "fake",
-            pre_dispatch=True,
-            _allow_non_fake_inputs=True,
-        )(*flat_inputs)
-    finally:
-        # A forward that keeps tensors on `self` must not leave our fake ones there.
-        for owner, attributes in before:
-            vars(owner).clear()
-            vars(owner).update(attributes)
+    tracer = make_fx(
+        forward,
+        tracing_mode="real" if already_fake else "fake",
+        pre_dispatch=True,
+        _allow_non_fake_inputs=True,
+    )
+    module = tracer(*flat_inputs)
     program = _functional(torch.export.export(module, flat_inputs, strict=False))
 
     paths = list(state)
@@ -102,11 +97,25 @@ def by_fx(model: torch.nn.Module, inputs: Sequence[Any], positions: Sequence[int
     return Traced(program.graph, sources, literals, returned, mutated, _form(form[-1]))
 
 
+def run_on_fakes(model: torch.nn.Module, inputs: Sequence[Any]) -> None:
+    """Call the model for its side effects on Python objects; no tensor is computed, and none of its own changes."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    already_fake = any(isinstance(value, FakeTensor) for value in (*inputs, *model.parameters(), *model.buffers()))
+    with torch.no_grad(), nullcontext() if already_fake else FakeTensorMode(allow_non_fake_inputs=True):
+        model(*inputs)
+
+
 def _functional(program: ExportedProgram) -> ExportedProgram:
     """Rewrite the program without in-place writes and wrapped regions, if it has any."""
+    import torch
+
     if any(_needs_rewriting(node) for node in program.graph.nodes):
         program = program.run_decompositions({})
     for node in program.graph.nodes:
+        if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool):
+            raise Unsupported(DEPENDS_ON_VALUES)
         if node.op == "get_attr" or (node.op == "call_function" and not _plain(node)):
             raise Unsupported(f"uses {node.target}, which is no plain operator")
     return program
@@ -144,17 +153,21 @@ def _results(program: ExportedProgram) -> tuple[list[Any], list[tuple[torch.fx.N
         if spec.kind.name in ("BUFFER_MUTATION", "USER_INPUT_MUTATION"):
             mutated.append((value, spec.target or ""))
         elif isinstance(value, torch.fx.Node) and not isinstance(value.meta.get("val"), torch.Tensor):
-            raise Unsupported("returns a number that depends on the values of a tensor")
+            raise Unsupported(DEPENDS_ON_VALUES)
         else:
             returned.append(value)
     return returned, mutated
 
 
 def _form(spec: Any) -> str:
-    if spec.is_leaf():
+    from torch.utils import _pytree as pytree
+
+    skeleton = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    if isinstance(skeleton, int):
         return "single"
-    flat = all(child.is_leaf() for child in spec.children())
-    return {tuple: "tuple", list: "list"}.get(spec.type, "other") if flat else "other"
+    if type(skeleton) in (tuple, list) and all(isinstance(item, int) for item in skeleton):
+        return type(skeleton).__name__
+    return "other"
 
 
 def argument_positions(model: torch.nn.Module, inputs: Sequence[Any]) -> list[int]:
@@ -172,7 +185,8 @@ def argument_positions(model: torch.nn.Module, inputs: Sequence[Any]) -> list[in
     return positions
 
 
-def _has(model: torch.nn.Module, path: str) -> bool:
+def has_attribute(model: torch.nn.Module, path: str) -> bool:
+    """Whether the dotted path leads to something."""
     try:
         operator.attrgetter(path)(model)
     except AttributeError:

@@ -1,0 +1,4 @@
+"""Alembic's migrations, shipped with the package."""
+
+HEAD = "0001"
+"""The newest revision: what this version of the package reads and writes."""

@@ -1,0 +1,47 @@
+"""`kernelwright doctor`: what this machine offers, one line a question, each shortfall with its remedy."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from json import dumps
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kernelwright.stages.doctor import Finding
+
+SCHEMA = "kernelwright.doctor/1"
+
+_MARKS = {True: ("ok", "green"), False: ("no", "red"), None: ("--", "yellow")}
+"""Mark and colour by a finding's `ok`."""
+
+
+def doctor(
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Check Python, torch, compilers, GPU, sandbox, model endpoint and disk; exit 3 if something needed is missing."""
+    from kernelwright.stages.doctor import probe, usable
+
+    findings = probe()
+    ready = usable(findings)
+    if json:
+        print(dumps({"schema": SCHEMA, "ready": ready, "findings": [asdict(f) for f in findings]}, indent=2))
+    else:
+        _show(findings)
+    if not ready:
+        raise typer.Exit(3)
+
+
+def _show(findings: list[Finding]) -> None:
+    """One line a finding; its remedy, if it has one, on the next."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(soft_wrap=True, highlight=False)
+    width = max(len(finding.name) for finding in findings)
+    for finding in findings:
+        mark, colour = _MARKS[finding.ok]
+        console.print(Text.assemble((mark, colour), f"  {finding.name:<{width}}  {finding.detail}"))
+        if finding.remedy:
+            console.print(Text(f"{'':<{width + 6}}{finding.remedy}", style="dim"))
