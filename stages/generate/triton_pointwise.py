@@ -1,0 +1,25 @@
+"""Pointwise kernels in Triton: one flat index over all points, broadcast operands by division and remainder."""
+
+from __future__ import annotations
+
+from kernelwright.stages.generate.ir import FusedKernel, Op
+from kernelwright.stages.generate.triton_index import needs_int64, offset
+from kernelwright.stages.generate.triton_statements import Statements, docstring, indent, signature
+
+
+def pointwise_source(kernel: FusedKernel) -> str:
+    """The @triton.jit function of a kernel without reductions; each program takes BLOCK neighbouring points."""
+    statements = Statements(kernel)
+    program = "tl.program_id(0).to(tl.int64)" if needs_int64(kernel) else "tl.program_id(0)"
+    body = [
+        *docstring(kernel, "BLOCK neighbouring points a program:"),
+        f"i = {program} * BLOCK + tl.arange(0, BLOCK)",
+        "mask = i < points",
+    ]
+    for load in kernel.loads:
+        at = offset("i", kernel.space, load.strides)
+        body.append(statements.load(load, at, "mask" if at else ""))
+    body += [statements.op(line) for line in kernel.body if isinstance(line, Op)]
+    body += [statements.store(store, "i", "mask") for store in kernel.stores]
+    head = signature(kernel.name, [*statements.pointers(), "points"], ["BLOCK"])
+    return "\n".join([*head, *indent(body)]) + "\n"
