@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from kernelwright.kernelbench.errors import UsageError
 
 
 class RunSettings(BaseSettings):
@@ -33,3 +36,13 @@ class RunSettings(BaseSettings):
     """The database of candidates, verdicts and times."""
     runs: Path = Path("runs")
     """Folder of the runs' folders."""
+
+
+def settings_from(given: Mapping[str, Any]) -> RunSettings:
+    """Settings from what was given, None standing for 'not given'. Raises UsageError naming the one that is wrong."""
+    try:
+        return RunSettings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{name} is {first.get('input')!r}: {first['msg'].lower()}") from None
