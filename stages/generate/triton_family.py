@@ -13,6 +13,7 @@ from kernelwright.stages.generate.ir import FusedKernel, LibraryCall, Plan
 from kernelwright.stages.generate.module_source import leading_is_free, module_source, offers
 from kernelwright.stages.generate.plan import plan, split_bias
 from kernelwright.stages.generate.products import join_products
+from kernelwright.stages.generate.registry import family
 from kernelwright.stages.generate.template import Template
 from kernelwright.stages.generate.triton_gemm import SHARED_BYTES, Gemm, Tiles
 from kernelwright.stages.generate.triton_launch import (
@@ -50,6 +51,7 @@ class Parameters:
             self.space[name], self.default[name] = choices, default
 
 
+@family("triton")
 def triton_templates(problem: Problem, info: OpInfo, device: str) -> list[Template]:
     """`triton.fused`, and `triton.gemm` where there is a matrix product that it covers."""
     if device != "cuda":

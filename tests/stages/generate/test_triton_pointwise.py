@@ -7,21 +7,28 @@ import pytest
 import torch
 
 from kernelwright.stages.generate.ir import Domain, FusedKernel, Load, Op, Store
-from kernelwright.stages.generate.triton_launch import kernels_source, launch_fused
+from kernelwright.stages.generate.scalar import COMPARISONS
+from kernelwright.stages.generate.scalar import FUNCTIONS as ARITY
+from kernelwright.stages.generate.triton_launch import emit_fused, kernels_source
 from kernelwright.stages.generate.triton_scalar import EXPRESSIONS
-from kernelwright.stages.translate.graph import TensorSpec
+from kernelwright.stages.translate.graph import Graph, Input, InputKind, TensorSpec
 
 FULL = Domain.FULL
-CHOICE = {"block": 1024, "rows": 1, "columns": 1024, "num_warps": 4, "num_stages": 2}
+CHOICE = {"block": 1024, "num_warps": 4}
 POINTS = 3000
 
-ARITY = {name: 1 + max(i for i in range(3) if f"{{{i}}}" in text) for name, text in EXPRESSIONS.items()}
-BOOLEAN = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "logical_and", "logical_or", "logical_not"}
+FUNCTIONS_TRIED = [fn for fn in ARITY if fn != "cast"]
+BOOLEAN = {*COMPARISONS, "isnan", "isinf", "logical_and", "logical_or", "logical_not"}
 ON_BOOLEANS = {"logical_and", "logical_or", "logical_not"}
 
 
 def spec(shape: tuple[int, ...], dtype: str) -> TensorSpec:
     return TensorSpec(shape, dtype, tuple(torch.empty(shape, device="meta").stride()))
+
+
+def graph_of(specs: dict[str, TensorSpec]) -> Graph:
+    inputs = tuple(Input(name, InputKind.ARGUMENT, s, index=i) for i, (name, s) in enumerate(specs.items()))
+    return Graph(inputs, (), (), "single")
 
 
 def function_kernel(fn: str, dtype: str) -> FusedKernel:
@@ -54,21 +61,19 @@ def operands(dtype: torch.dtype) -> list[torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def results(interpret: Callable[..., list[list[Any]]]) -> dict[str, torch.Tensor]:
-    launches, calls, functions = [], [], ""
+    emitted, calls = [], []
     for dtype in ("float32", "float16"):
         tensors = operands(getattr(torch, dtype))
-        for fn in EXPRESSIONS:
+        for fn in FUNCTIONS_TRIED:
             kernel = function_kernel(fn, dtype)
-            launches.append(launch_fused(kernel, {n: spec((POINTS,), dtype) for n in "abc"}, CHOICE))
-            lines = "\n    ".join(launches[-1].lines)
-            functions += f"\n\ndef run_{kernel.name}(a, b, c):\n    {lines}\n    return y_out\n"
-            calls.append((f"run_{kernel.name}", None, [*tensors], {}))
-    found = interpret(kernels_source(launches) + functions, calls)
-    return {name.removeprefix("run_k_"): given[-1] for (name, *_), given in zip(calls, found, strict=True)}
+            emitted.append(emit_fused(kernel, graph_of({n: spec((POINTS,), dtype) for n in "abc"}), CHOICE))
+            calls.append((kernel.name, None, tensors[: ARITY[fn]], {}))
+    found = interpret(kernels_source(emitted), calls)
+    return {name.removeprefix("k_"): given[-1] for (name, *_), given in zip(calls, found, strict=True)}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("fn", EXPRESSIONS)
+@pytest.mark.parametrize("fn", FUNCTIONS_TRIED)
 def test_a_scalar_function_agrees_with_torch(fn: str, dtype: str, results: dict[str, torch.Tensor]) -> None:
     found = results[f"{fn}_{dtype}"]
     exact = reference(fn, *(t.double() for t in operands(getattr(torch, dtype)))).to(found.dtype)
@@ -88,10 +93,49 @@ def test_operands_are_broadcast_over_every_dimension(interpret: Callable[..., li
     sums = [Op(f"s{i}", "add", (f"s{i - 1}" if i > 1 else "x", n), "float32", FULL) for i, n in enumerate(given) if i]
     store = Store("s4", "out", spec(shape, "float32"), FULL)
     kernel = FusedKernel("total", shape, 0, loads, tuple(sums), (store,), ())
-    launch = launch_fused(kernel, {n: spec(s, "float32") for n, s in shapes.items()}, CHOICE)
-    body = "\n    ".join(launch.lines)
-    run = f"\n\ndef run({', '.join(given)}):\n    {body}\n    return out\n"
+    emitted = emit_fused(kernel, graph_of({n: spec(s, "float32") for n, s in shapes.items()}), CHOICE)
     tensors = [torch.randn(s) for s in shapes.values()]
-    (found,) = interpret(kernels_source([launch]) + run, [("run", None, tensors, {})])
+    (found,) = interpret(kernels_source([emitted]), [(kernel.name, None, [*tensors], {})])
     x, channel, column, turned, scalar = tensors
     torch.testing.assert_close(found[-1], x + channel[:, None] + column + turned.T + scalar)
+
+
+CASTS = [("float32", "bool"), ("float32", "int32"), ("float32", "float16"), ("bool", "float32"), ("int64", "float32")]
+CASTS += [("bool", "int64"), ("int32", "bool"), ("float16", "float32"), ("int64", "int32")]
+
+
+def test_casts(interpret: Callable[..., list[list[Any]]]) -> None:
+    values = torch.tensor([0.0, 1.0, -1.0, 2.7, -2.7, 1e-3, 65000.0, 3.14159])
+    emitted, calls = [], []
+    for source, target in CASTS:
+        load = Load("x", "x", source, (1,), FULL)
+        store = Store("y", "y_out", spec((8,), target), FULL)
+        body = (Op("y", "cast", ("x",), target, FULL),)
+        kernel = FusedKernel(f"cast_{source}_{target}", (8,), 0, (load,), body, (store,), ())
+        emitted.append(emit_fused(kernel, graph_of({"x": spec((8,), source)}), CHOICE))
+        calls.append((kernel.name, None, [values.to(getattr(torch, source))], {}))
+    for (_, target), (x, found) in zip(CASTS, interpret(kernels_source(emitted), calls), strict=True):
+        assert torch.equal(found, x.to(getattr(torch, target)))
+
+
+INTEGER_FUNCTIONS = ["add", "sub", "mul", "neg", "abs", "sign", "maximum", "minimum", "lt", "eq"]
+
+
+def test_functions_of_integers_are_exact(interpret: Callable[..., list[list[Any]]]) -> None:
+    a, b = torch.arange(-8, 8) * (2**40 + 1), torch.arange(16).flip(0) - 5
+    emitted, calls = [], []
+    for fn in INTEGER_FUNCTIONS:
+        names = "ab"[: ARITY[fn]]
+        loads = tuple(Load(n, n, "int64", (1,), FULL) for n in names)
+        result = "bool" if fn in COMPARISONS else "int64"
+        store = Store("y", "y_out", spec((16,), result), FULL)
+        body = (Op("y", fn, tuple(names), result, FULL),)
+        kernel = FusedKernel(f"k_{fn}", (16,), 0, loads, body, (store,), ())
+        emitted.append(emit_fused(kernel, graph_of({n: spec((16,), "int64") for n in "ab"}), CHOICE))
+        calls.append((kernel.name, None, [a, b][: ARITY[fn]], {}))
+    for fn, found in zip(INTEGER_FUNCTIONS, interpret(kernels_source(emitted), calls), strict=True):
+        assert torch.equal(found[-1], getattr(torch, fn)(*(a, b)[: ARITY[fn]]))
+
+
+def test_every_function_of_the_table_has_its_triton_form() -> None:
+    assert {*EXPRESSIONS, "cast"} == set(ARITY)
