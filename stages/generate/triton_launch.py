@@ -58,8 +58,10 @@ def _emit_points(kernel: FusedKernel, graph: Graph, choice: Mapping[str, Scalar]
     constants: dict[str, Scalar] = {"WIDE": f"{points} >= {INT32_LIMIT}"} if index is Index.BY_SIZE else {}
     constants |= {"BLOCK": block, "num_warps": choice["num_warps"]}
     grid = f"triton.cdiv({points}, {block})"
-    function = _function(kernel, Statements(kernel).inputs, leader, grid, [points], constants)
-    return Emitted(pointwise_source(kernel, index), function, Launch(kernel.name, Statements(kernel).inputs))
+    inputs = Statements(kernel).inputs
+    why = _share(block, constants["num_warps"], "points")
+    function = _function(kernel, inputs, leader, grid, [points], constants, why)
+    return Emitted(pointwise_source(kernel, index), function, Launch(kernel.name, inputs))
 
 
 def _emit_rows(kernel: FusedKernel, graph: Graph, choice: Mapping[str, Scalar], free: bool) -> Emitted:
@@ -74,8 +76,12 @@ def _emit_rows(kernel: FusedKernel, graph: Graph, choice: Mapping[str, Scalar], 
     if row.rows > 1:
         constants = {"ROWS": row.rows, **constants}
         grid, sizes = f"triton.cdiv({count}, {row.rows})", [count]
-    function = _function(kernel, Statements(kernel).inputs, leader, grid, sizes, constants)
-    return Emitted(row.source(), function, Launch(kernel.name, Statements(kernel).inputs))
+    inputs = Statements(kernel).inputs
+    why = _share(row.rows * row.block, constants["num_warps"], "elements")
+    if row.chunked:
+        why += f" {row.columns} columns would not fit the registers beside what is computed from them."
+    function = _function(kernel, inputs, leader, grid, sizes, constants, why)
+    return Emitted(row.source(), function, Launch(kernel.name, inputs))
 
 
 def row_kernel(kernel: FusedKernel, choice: Mapping[str, Scalar], wide: bool) -> RowKernel:
@@ -95,7 +101,11 @@ def emit_gemm(gemm: Gemm, graph: Graph, tiles: Tiles, num_warps: int) -> Emitted
     if gemm.batch > 1:
         grid = f"{grid}, {gemm.batch}"
     constants = {**gemm.constants(tiles), "num_warps": num_warps, "num_stages": tiles.stages}
-    function = _function(step, gemm.inputs, leader, grid, [rows], constants)
+    element_bytes = 4 if graph.specs[gemm.left.source].dtype == "float32" else 2
+    why = _share(tiles.m * tiles.n, num_warps, "sums")
+    shared = tiles.shared_bytes(element_bytes) // 1024
+    why += f" {tiles.stages} stages of tiles take {shared} KiB of shared memory at most."
+    function = _function(step, gemm.inputs, leader, grid, [rows], constants, why)
     return Emitted(gemm.source(tiles), function, Launch(gemm.name, gemm.inputs))
 
 
@@ -112,6 +122,11 @@ def _times(leader: str | None, sizes: Sequence[int]) -> str:
     return f"{leader}.shape[0]" + (f" * {rest}" if rest != 1 else "")
 
 
+def _share(elements: int, num_warps: Scalar, what: str) -> str:
+    """What the block size means for a thread."""
+    return f"{elements} {what} over {num_warps} warps: {elements / (32 * int(num_warps)):g} a thread."
+
+
 def _function(
     kernel: FusedKernel,
     inputs: Sequence[str],
@@ -119,6 +134,7 @@ def _function(
     grid: str,
     sizes: Sequence[str],
     constants: Mapping[str, Scalar],
+    why: str,
 ) -> str:
     """Allocate the outputs and launch; `sizes` are the kernel's run-time sizes behind its pointers."""
     outputs = [store.target for store in kernel.stores]
@@ -129,6 +145,7 @@ def _function(
             shape[0] = f"{leader}.shape[0]"
         text = f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
         lines.append(f"{store.target} = torch.empty({text}, dtype=torch.{store.spec.dtype}, device={inputs[0]}.device)")
+    lines.append(f"# {why}")
     named = [f"{key}={value}" for key, value in constants.items()]
     opening, values = f"{kernel.name}_kernel[({grid},)](", [*inputs, *outputs, *sizes, *named]
     line = f"{opening}{', '.join(values)})"
