@@ -200,6 +200,12 @@ def _kernel_is_free(graph: Graph, kernel: FusedKernel, lead: int) -> bool:
     rank = len(kernel.space)
     if kernel.reduced == rank or kernel.space[0] != lead:
         return False
+    state = {i.name for i in graph.inputs if i.kind is not InputKind.ARGUMENT}
+    for load in kernel.loads:
+        # What comes from the arguments has the free size, and nothing else has.
+        leads = load.strides[0] != 0 and len(graph.specs[load.source].shape) == rank
+        if (load.source in state and load.strides[0] != 0) or (load.source not in state and not leads):
+            return False
     # The size is read from a tensor that spans the whole space, or at least its first dimension.
     return leading_source(graph, kernel) is not None
 

@@ -116,22 +116,13 @@ def _one_step(sizes: Sequence[int], strides: Sequence[int]) -> int | None:
 def _ends(kernel: FusedKernel, product: Product, graph: Graph) -> bool:
     """Whether the kernel can run on the product's accumulator, so that the product itself is never stored."""
     name = product.node.name
-    reads = [load for load in kernel.loads if load.source == name]
-    if not reads or kernel.reduced or _with_columns(kernel, product.cols) is None:
-        return False
-    if name in {arg.name for arg in graph.outputs if isinstance(arg, Ref)} or not set(graph.users[name]) <= set(
-        kernel.covers
-    ):
-        return False
-    whole = all(_one_step(kernel.space, load.strides) == 1 for load in reads)
-    return whole and prod(kernel.space) == product.spec.numel
+    returned = name in {value.name for value in graph.outputs if isinstance(value, Ref)}
+    alone = not returned and graph.users[name] and set(graph.users[name]) <= set(kernel.covers)
+    return bool(alone) and kernel.reduced == 0 and kernel.space == product.spec.shape
 
 
 def _gemm(product: Product, kernel: FusedKernel) -> Gemm:
-    epilogue = _with_columns(kernel, product.cols)
-    assert epilogue is not None, f"{kernel.name} was taken as an epilogue without checking its columns"
-    if product.bias is not None:
-        epilogue = _with_bias(epilogue, product)
+    epilogue = kernel if product.bias is None else _with_bias(kernel, product)
     return Gemm(
         product.left,
         product.right,
@@ -147,9 +138,9 @@ def _gemm(product: Product, kernel: FusedKernel) -> Gemm:
 def _plain_epilogue(product: Product) -> FusedKernel:
     """Stores the product as it is."""
     name, spec = product.node.name, product.spec
-    load = Load("acc", name, spec.dtype, _contiguous(spec.shape), Domain.FULL)
+    load = Load("acc", name, spec.dtype, spec.stride, Domain.FULL)
     store = Store("acc", name, spec, Domain.FULL)
-    return FusedKernel(f"{name}_kernel", spec.shape, 0, (load,), (), (store,), ())
+    return FusedKernel(f"product_{name}", spec.shape, 0, (load,), (), (store,), ())
 
 
 def _with_bias(epilogue: FusedKernel, product: Product) -> FusedKernel:
@@ -174,17 +165,3 @@ def _reading(line: Op | Reduce, renamed: Mapping[str, str]) -> Op | Reduce:
     if isinstance(line, Reduce):
         return replace(line, arg=renamed.get(line.arg, line.arg))
     return replace(line, args=tuple(renamed.get(a, a) if isinstance(a, str) else a for a in line.args))
-
-
-def _with_columns(kernel: FusedKernel, cols: int) -> FusedKernel | None:
-    """The kernel over a space whose last dimension is `cols`; None when its loads do not allow that."""
-    if kernel.space and kernel.space[-1] == cols:
-        return kernel
-    if len(kernel.space) != 1 or kernel.space[0] % cols or any(load.strides[0] not in (0, 1) for load in kernel.loads):
-        return None
-    loads = tuple(replace(load, strides=(load.strides[0] * cols, load.strides[0])) for load in kernel.loads)
-    return replace(kernel, space=(kernel.space[0] // cols, cols), loads=loads)
-
-
-def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(prod(shape[d + 1 :]) for d in range(len(shape)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from kernelwright.stages.generate.ir import FusedKernel, Load, Op
+from kernelwright.stages.generate.ir import Domain, FusedKernel, Load, Op
 from kernelwright.stages.generate.triton_index import INT32_LIMIT, offset
 from kernelwright.stages.generate.triton_statements import Statements, docstring, indent, pointer, signature
+from kernelwright.stages.translate.graph import TensorSpec
 
 SHARED_BYTES = 227 * 1024
 """Shared memory that one block may use on compute capability 9.0 (CUDA C++ Programming Guide, section 20.5)."""
@@ -61,6 +63,20 @@ class Gemm:
         """The kernel's name."""
         return self.epilogue.name
 
+    def step(self, specs: Mapping[str, TensorSpec]) -> FusedKernel:
+        """The kernel as the module around it sees it: the factors are loads like others, here at depth 0."""
+        space = self.epilogue.space
+        left, right = specs[self.left.source], specs[self.right.source]
+        rows, columns = (
+            _over(space, (*left.stride[:-1], 0)),
+            _over(space, (*right.stride[:-2], 0, self.right.strides[2])),
+        )
+        factors = (
+            Load("left", self.left.source, left.dtype, rows, Domain.FULL),
+            Load("right", self.right.source, right.dtype, columns, Domain.FULL),
+        )
+        return replace(self.epilogue, loads=(*factors, *(v for v in self.epilogue.loads if v.source != self.product)))
+
     @cached_property
     def _statements(self) -> Statements:
         return Statements(
@@ -81,7 +97,9 @@ class Gemm:
     def source(self, tiles: Tiles) -> str:
         """The @triton.jit function for these tiles."""
         pointers = [pointer(value) for value in (*self.inputs, *self._statements.outputs)]
-        head = signature(self.name, [*pointers, "M"], ["N", "K", "BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M"])
+        head = signature(
+            f"{self.name}_kernel", [*pointers, "M"], ["N", "K", "BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M"]
+        )
         body = [*self._docstring(), *self._tile_of_program(), *self._product(tiles), *self._finish()]
         return "\n".join([*head, *indent(body)]) + "\n"
 
@@ -153,6 +171,11 @@ class Gemm:
     def _int64(self) -> bool:
         pairs = (self.rows * self.depth, self.depth * self.cols, self.rows * self.cols)
         return self.batch * max(pairs) >= INT32_LIMIT
+
+
+def _over(space: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides aligned with the last dimensions of the space."""
+    return ((0,) * len(space) + strides)[-len(space) :]
 
 
 def _shown(matrix: Matrix) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from itertools import accumulate
+from math import prod
 from operator import mul
 
 from kernelwright.stages.generate.ir import FusedKernel
@@ -44,10 +46,18 @@ def _merge(dimensions: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def needs_int64(kernel: FusedKernel) -> bool:
-    """Whether an element's offset can pass what 32 bits hold."""
-    points = 1
-    for size in kernel.space:
-        points *= size
+class Index(StrEnum):
+    """How wide a kernel's offsets are. 64 bits cost registers, and several times the work in each division."""
+
+    INT32 = "int32"
+    INT64 = "int64"
+    BY_SIZE = "by_size"
+    """Chosen at launch, where the number of rows is not known before."""
+
+
+def index_of(kernel: FusedKernel, free: bool) -> Index:
+    """The width that the kernel needs; `free`: the first dimension may have another size at run time."""
     reach = [sum((n - 1) * s for n, s in zip(kernel.space, load.strides, strict=True)) for load in kernel.loads]
-    return max([points, *reach]) >= INT32_LIMIT
+    if max([prod(kernel.space), *reach]) >= INT32_LIMIT:
+        return Index.INT64
+    return Index.BY_SIZE if free else Index.INT32

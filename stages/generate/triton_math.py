@@ -3,8 +3,7 @@
 Triton's own `tl.extra.libdevice` has no interpreter, and `tl.exp` multiplies by log2(e) in float32 before its exp2,
 which costs a relative error of |x| times the rounding unit. So what eager computes to an ulp or two is built here from
 operations that both the compiler and the interpreter have. All helpers take and give float32; they keep nan, the
-limits at infinity, and the sign of zero wherever a formula allows it. Polynomial coefficients are minimax fits of
-relative error (Lawson's iteration over Chebyshev nodes, in 40-digit arithmetic); the bound reached stands beside each.
+limits at infinity, and the sign of zero wherever a formula allows it.
 """
 
 from __future__ import annotations
@@ -56,134 +55,6 @@ def _tanh(x):
     m = _expm1(-2.0 * tl.abs(x))
     y = tl.div_rn(-m, m + 2.0)
     return tl.where(x == 0.0, x, tl.where(x < 0.0, -y, y))
-""",
-    "_sinh": """
-# sinh(x) = (m + m / (m + 1)) / 2, m = e^|x| - 1; beyond 80, e^|x| / 2 as a product that overflows only when it must.
-@triton.jit
-def _sinh(x):
-    a = tl.abs(x)
-    m = _expm1(tl.minimum(a, 80.0, propagate_nan=tl.PropagateNan.ALL))
-    h = _exp(0.5 * a)
-    y = tl.where(a > 80.0, (0.5 * h) * h, 0.5 * (m + tl.div_rn(m, m + 1.0)))
-    return tl.where(x == 0.0, x, tl.where(x < 0.0, -y, y))
-""",
-    "_cosh": """
-# cosh(x) = (e + 1 / e) / 2, e = e^|x|; beyond 80, e / 2 as a product that overflows only when it must.
-@triton.jit
-def _cosh(x):
-    h = _exp(0.5 * tl.abs(x))
-    e = _exp(tl.minimum(tl.abs(x), 80.0, propagate_nan=tl.PropagateNan.ALL))
-    return tl.where(tl.abs(x) > 80.0, (0.5 * h) * h, 0.5 * e + tl.div_rn(0.5, e))
-""",
-    "_asinh": """
-# asinh(x) = log1p(a + a^2 / (1 + sqrt(a^2 + 1))), a = |x|; for large a, log(a) + log(2).
-@triton.jit
-def _asinh(x):
-    a = tl.abs(x)
-    s = tl.minimum(a, 65536.0, propagate_nan=tl.PropagateNan.ALL)
-    near = _log1p(s + tl.div_rn(s * s, 1.0 + tl.sqrt_rn(s * s + 1.0)))
-    y = tl.where(a > 65536.0, tl.log(a) + 0.69314718, near)
-    return tl.where(x == 0.0, x, tl.where(x < 0.0, -y, y))
-""",
-    "_acosh": """
-# acosh(x) = log1p(t + sqrt(2 t + t^2)), t = x - 1; for large x, log(x) + log(2).
-@triton.jit
-def _acosh(x):
-    t = tl.minimum(x, 65536.0, propagate_nan=tl.PropagateNan.ALL) - 1.0
-    near = _log1p(t + tl.sqrt_rn(2.0 * t + t * t))
-    y = tl.where(x > 65536.0, tl.log(x) + 0.69314718, near)
-    return tl.where(x >= 1.0, y, float("nan"))
-""",
-    "_atanh": """
-# atanh(x) = log1p(2 a / (1 - a)) / 2, a = |x|.
-@triton.jit
-def _atanh(x):
-    a = tl.abs(x)
-    y = 0.5 * _log1p(tl.div_rn(2.0 * a, 1.0 - a))
-    return tl.where(x == 0.0, x, tl.where(x < 0.0, -y, y))
-""",
-    "_atan": """
-# atan by reduction to [0, tan(pi/8)]: atan(a) = pi/2 - atan(1/a) above 1, and pi/4 + atan((a - 1)/(a + 1)) above
-# tan(pi/8). Then a + a z P(z), z = a^2, with P of degree 4 (relative error 3e-9).
-@triton.jit
-def _atan(x):
-    a = tl.abs(x)
-    inverted = a > 1.0
-    a = tl.where(inverted, tl.div_rn(1.0, tl.where(inverted, a, 1.0)), a)
-    shifted = a > 0.41421357
-    a = tl.where(shifted, tl.div_rn(a - 1.0, a + 1.0), a)
-    z = a * a
-    p = -0.142645070 + z * (0.107488574 + z * -0.0646683296)
-    y = a + a * (z * (-0.333333319 + z * (0.199995595 + z * p)))
-    y = tl.where(shifted, 0.785398163 + y, y)
-    y = tl.where(inverted, 1.570796327 - y, y)
-    return tl.where(x == 0.0, x, tl.where(x < 0.0, -y, y))
-""",
-    "_atan2": """
-# The angle of the point (x, y): atan of the smaller over the larger coordinate, moved to its octant.
-@triton.jit
-def _atan2(y, x):
-    ax = tl.abs(x)
-    ay = tl.abs(y)
-    low = tl.minimum(ax, ay, propagate_nan=tl.PropagateNan.ALL)
-    high = tl.maximum(ax, ay, propagate_nan=tl.PropagateNan.ALL)
-    quotient = tl.div_rn(low, tl.where(high == 0.0, 1.0, high))
-    a = _atan(tl.where((low == high) & (high > 0.0), 1.0, quotient))
-    a = tl.where(ay > ax, 1.570796327 - a, a)
-    x_negative = x.to(tl.int32, bitcast=True) < 0
-    a = tl.where(x_negative, 3.141592654 - a, a)
-    return tl.where(y.to(tl.int32, bitcast=True) < 0, -a, a)
-""",
-    "_asin_half": """
-# asin on [0, 1/2]: a + a z P(z), z = a^2, with P of degree 5 (relative error 1e-9).
-@triton.jit
-def _asin_half(a):
-    z = a * a
-    p = 0.0311319178 + z * (0.0170057953 + z * 0.033921066)
-    return a + a * (z * (0.166666663 + z * (0.0750010316 + z * (0.0445966253 + z * p))))
-""",
-    "_asin": """
-# asin(a) = pi/2 - 2 asin(sqrt((1 - a) / 2)) above one half.
-@triton.jit
-def _asin(x):
-    a = tl.abs(x)
-    far = 1.570796327 - 2.0 * _asin_half(tl.sqrt_rn(0.5 * (1.0 - a)))
-    y = tl.where(a > 0.5, far, _asin_half(a))
-    return tl.where(x == 0.0, x, tl.where(x < 0.0, -y, y))
-""",
-    "_acos": """
-# acos(x) = 2 asin(sqrt((1 - x) / 2)) above one half, pi minus that below minus one half, pi/2 - asin(x) between.
-@triton.jit
-def _acos(x):
-    a = tl.abs(x)
-    tail = 2.0 * _asin_half(tl.sqrt_rn(0.5 * (1.0 - a)))
-    near = _asin_half(a)
-    middle = 1.570796327 - tl.where(x < 0.0, -near, near)
-    return tl.where(a > 0.5, tl.where(x < 0.0, 3.141592654 - tail, tail), middle)
-""",
-    "_erfc": """
-# erfc(x) = exp(-x^2) Q(t) / (1 + 2 x), t = (x - 2) / (x + 2), x >= 0, Q of degree 10 (relative error 2e-8); the square
-# is split so that its rounding does not grow with x. Near zero, 1 - erf(x).
-@triton.jit
-def _erfc(x):
-    a = tl.abs(x)
-    c = tl.minimum(a, 11.0, propagate_nan=tl.PropagateNan.ALL)
-    t = tl.div_rn(c - 2.0, c + 2.0)
-    q = 4.23550187e-05
-    q = -0.00033502403 + t * q
-    q = -0.0012546403 + t * q
-    q = 0.00124649201 + t * q
-    q = 0.00863149759 + t * q
-    q = -0.0080365225 + t * q
-    q = -0.0542026711 + t * q
-    q = 0.164052261 + t * q
-    q = -0.166031585 + t * q
-    q = -0.0927638693 + t * q
-    q = 1.27697839 + t * q
-    high = tl.floor(c * 256.0) * 0.00390625
-    e = _exp(-high * high) * _exp((high - c) * (high + c))
-    y = tl.div_rn(e * q, 1.0 + 2.0 * c)
-    return tl.where(a < 0.5, 1.0 - tl.erf(x), tl.where(x < 0.0, 2.0 - y, y))
 """,
     "_round": """
 # Nearest integer, ties to even: between 2^23 and 2^24 the float32 numbers are the integers, so the sum rounds to one.

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from kernelwright.stages.generate.ir import FusedKernel, Op
-from kernelwright.stages.generate.triton_index import needs_int64, offset
+from kernelwright.stages.generate.triton_index import Index, offset
 from kernelwright.stages.generate.triton_statements import Statements, docstring, indent, signature
 
 
-def pointwise_source(kernel: FusedKernel) -> str:
+def pointwise_source(kernel: FusedKernel, index: Index) -> str:
     """The @triton.jit function of a kernel without reductions; each program takes BLOCK neighbouring points."""
     statements = Statements(kernel)
-    program = "tl.program_id(0).to(tl.int64)" if needs_int64(kernel) else "tl.program_id(0)"
     body = [
         *docstring(kernel, "BLOCK neighbouring points a program:"),
-        f"i = {program} * BLOCK + tl.arange(0, BLOCK)",
+        f"i = {_PROGRAM[index]} * BLOCK + tl.arange(0, BLOCK)",
         "mask = i < points",
     ]
     for load in kernel.loads:
@@ -21,5 +20,13 @@ def pointwise_source(kernel: FusedKernel) -> str:
         body.append(statements.load(load, at, "mask" if at else ""))
     body += [statements.op(line) for line in kernel.body if isinstance(line, Op)]
     body += [statements.store(store, "i", "mask") for store in kernel.stores]
-    head = signature(kernel.name, [*statements.pointers(), "points"], ["BLOCK"])
+    constants = ["WIDE", "BLOCK"] if index is Index.BY_SIZE else ["BLOCK"]
+    head = signature(f"{kernel.name}_kernel", [*statements.pointers(), "points"], constants)
     return "\n".join([*head, *indent(body)]) + "\n"
+
+
+_PROGRAM = {
+    Index.INT32: "tl.program_id(0)",
+    Index.INT64: "tl.program_id(0).to(tl.int64)",
+    Index.BY_SIZE: "tl.program_id(0).to(tl.int64 if WIDE else tl.int32)",
+}

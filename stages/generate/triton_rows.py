@@ -12,8 +12,9 @@ from math import prod
 
 from kernelwright.stages.generate.ir import Domain, FusedKernel, Load, Op, Reduce, Store
 from kernelwright.stages.generate.online import online_sums
-from kernelwright.stages.generate.triton_index import needs_int64, offset
-from kernelwright.stages.generate.triton_scalar import REDUCTIONS, compute_dtype, is_float, neutral, pointer_dtype
+from kernelwright.stages.generate.scalar import is_float
+from kernelwright.stages.generate.triton_index import offset
+from kernelwright.stages.generate.triton_scalar import REDUCTIONS, compute_dtype, neutral, pointer_dtype
 from kernelwright.stages.generate.triton_statements import Statements, arguments, docstring, indent, signature
 
 
@@ -24,6 +25,8 @@ class RowKernel:
     kernel: FusedKernel
     rows: int
     block: int
+    wide: bool = False
+    """Whether offsets are counted in 64 bits."""
 
     @cached_property
     def columns(self) -> int:
@@ -38,9 +41,13 @@ class RowKernel:
     def source(self) -> str:
         """The whole @triton.jit function."""
         parameters = self._statements.pointers() + (["rows"] if self.rows > 1 else [])
-        constants = ["COLUMNS", "ROWS", "BLOCK"] if self.rows > 1 else ["COLUMNS", "BLOCK"]
+        constants = [
+            *(["STAGES"] if self.chunked else []),
+            *(["ROWS"] if self.rows > 1 else []),
+            *("COLUMNS", "BLOCK"),
+        ]
         head = [
-            *signature(self.kernel.name, parameters, constants),
+            *signature(f"{self.kernel.name}_kernel", parameters, constants),
             *indent(docstring(self.kernel, self._summary)),
             *indent(self._coordinates()),
         ]
@@ -65,7 +72,7 @@ class RowKernel:
         return self.columns % self.block != 0
 
     def _coordinates(self) -> list[str]:
-        program = "tl.program_id(0).to(tl.int64)" if needs_int64(self.kernel) else "tl.program_id(0)"
+        program = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
         lane = "col" if not self.chunked else "lane"
         if self.rows == 1:
             lines = [f"row = {program}", f"{lane} = tl.arange(0, BLOCK)"]
@@ -111,7 +118,7 @@ class RowKernel:
             loop += self._accumulate(reduction)
         loop += [self._store(store) for store in stores]
         start = [line for reduction in reductions for line in self._start(reduction)]
-        return [*start, "for start in range(0, COLUMNS, BLOCK):", *indent(loop)]
+        return [*start, "for start in tl.range(0, COLUMNS, BLOCK, num_stages=STAGES):", *indent(loop)]
 
     @cached_property
     def _reductions(self) -> list[Reduce]:
@@ -190,18 +197,24 @@ class RowKernel:
         value = self._statements.names[reduction.arg]
         held = self._statements.dtypes[reduction.arg]
         dtype = self._lane_dtype(reduction)
-        if reduction.fn in ("any", "all") and held != "bool":
-            value = f"({value} != 0)"
         if held != dtype:
             value = f"{value}.to({pointer_dtype(dtype)})"
         if self._masked:
             return f"tl.where(in_row, {value}, {neutral(reduction.fn, dtype)})"
-        return f"tl.broadcast_to({value}, {self._shape})"
+        return value if reduction.arg in self._wide else f"tl.broadcast_to({value}, {self._shape})"
+
+    @cached_property
+    def _wide(self) -> set[str]:
+        """The values that have one element a column, and so the shape of the block."""
+        split = len(self.kernel.space) - self.kernel.reduced
+        found = {load.name for load in self.kernel.loads if any(load.strides[:split]) and any(load.strides[split:])}
+        for line in self.kernel.body:
+            if isinstance(line, Op) and found & set(arguments(line)):
+                found.add(line.name)
+        return found
 
     def _lane_dtype(self, reduction: Reduce) -> str:
         """The dtype that each lane accumulates in."""
-        if reduction.fn in ("any", "all"):
-            return "int32"
         if reduction.fn in ("argmax", "argmin"):
             held = self._statements.dtypes[reduction.arg]
             return "int32" if held == "bool" else held
@@ -217,10 +230,7 @@ class RowKernel:
             key = _order_key(reduction.fn, lanes, is_float(dtype))
             return f"_first_of_largest({key}, {index}, {self._axis}).to({pointer_dtype(reduction.dtype)})"
         rule = REDUCTIONS[reduction.fn]
-        text = (rule.join_float if is_float(dtype) else rule.join_int).format(lanes, axis=self._axis)
-        if reduction.dtype == "bool":
-            return f"{text} != 0"
-        return text
+        return (rule.join_float if is_float(dtype) else rule.join_int).format(lanes, axis=self._axis)
 
     def _start(self, reduction: Reduce) -> list[str]:
         name = self._statements.names[reduction.name]

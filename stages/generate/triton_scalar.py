@@ -6,10 +6,13 @@ import math
 import re
 from dataclasses import dataclass
 
-from kernelwright.stages.generate.ir import Op, Operand
+from kernelwright.stages.generate.ir import FusedKernel, Operand, Reduce
+from kernelwright.stages.generate.scalar import COMPARISONS, is_float
 
 _HALVES = ("float16", "bfloat16")
 _NAMES = {"bool": "int1"}
+_DTYPES = {"bool", "int32", "int64", "float16", "bfloat16", "float32"}
+_ON_INTEGERS = {"add", "sub", "mul", "neg", "abs", "sign", "maximum", "minimum", *COMPARISONS}
 
 EXPRESSIONS: dict[str, str] = {
     "add": "{0} + {1}",
@@ -30,19 +33,8 @@ EXPRESSIONS: dict[str, str] = {
     "log1p": "_log1p({0})",
     "sin": "tl.sin({0})",
     "cos": "tl.cos({0})",
-    "tan": "tl.div_rn(tl.sin({0}), tl.cos({0}))",
-    "asin": "_asin({0})",
-    "acos": "_acos({0})",
-    "atan": "_atan({0})",
-    "atan2": "_atan2({0}, {1})",
-    "sinh": "_sinh({0})",
-    "cosh": "_cosh({0})",
     "tanh": "_tanh({0})",
-    "asinh": "_asinh({0})",
-    "acosh": "_acosh({0})",
-    "atanh": "_atanh({0})",
     "erf": "tl.erf({0})",
-    "erfc": "_erfc({0})",
     "sigmoid": "tl.div_rn(1.0, 1.0 + _exp(-{0}))",
     "pow": "_pow({0}, {1})",
     "floor": "tl.floor({0})",
@@ -63,9 +55,9 @@ EXPRESSIONS: dict[str, str] = {
     "logical_and": "{0} & {1}",
     "logical_or": "{0} | {1}",
     "logical_not": "~{0}",
-    "sign": "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, 0.0))",
+    "sign": "tl.where({0} > 0, 1, tl.where({0} < 0, -1, 0)).to({dtype})",
 }
-"""Scalar functions of float32 or integers. A name that starts with an underscore is a helper of `triton_math`."""
+"""All of `scalar.FUNCTIONS` but `cast`. `{dtype}` is the result's; names with an underscore are `triton_math`'s."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +82,6 @@ REDUCTIONS: dict[str, Reduction] = {
     ),
     "max": Reduction(None, EXPRESSIONS["maximum"], "_row_max({0}, {axis})", "tl.max({0}, {axis})"),
     "min": Reduction(None, EXPRESSIONS["minimum"], "_row_min({0}, {axis})", "tl.min({0}, {axis})", lowest=False),
-    "any": Reduction(0, "{0} | {1}", "", "tl.max({0}, {axis})"),
-    "all": Reduction(1, "{0} & {1}", "", "tl.min({0}, {axis})"),
 }
 
 
@@ -103,11 +93,6 @@ def pointer_dtype(dtype: str) -> str:
 def compute_dtype(dtype: str) -> str:
     """The torch dtype in which a value of `dtype` is held in registers: halves are computed in float32."""
     return "float32" if dtype in _HALVES else dtype
-
-
-def is_float(dtype: str) -> bool:
-    """Whether the dtype is a floating-point one."""
-    return "float" in dtype
 
 
 def literal(value: Operand) -> str:
@@ -125,8 +110,6 @@ def neutral(fn: str, dtype: str) -> str:
     if is_float(dtype):
         return 'float("-inf")' if reduction.lowest else 'float("inf")'
     bits = int(re.sub(r"\D", "", dtype))
-    if dtype.startswith("u"):
-        return "0" if reduction.lowest else str(2**bits - 1)
     return str(-(2 ** (bits - 1))) if reduction.lowest else str(2 ** (bits - 1) - 1)
 
 
@@ -135,8 +118,23 @@ def helpers_in(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w.])_[a-z]\w*", text))
 
 
-def unsupported(op: Op) -> str | None:
-    """Why the operation has no Triton form here, or None."""
-    if op.dtype == "float64" or op.dtype.startswith("complex"):
-        return f"{op.fn} in {op.dtype}"
-    return None
+def expressible(kernel: FusedKernel) -> bool:
+    """Whether every line of the kernel has a Triton form here: no float64, and on integers only what is exact."""
+    dtypes = {v.name: v.dtype for v in (*kernel.loads, *kernel.body)}
+    if not {*dtypes.values(), *(s.spec.dtype for s in kernel.stores)} <= _DTYPES:
+        return False
+    for line in kernel.body:
+        if isinstance(line, Reduce):
+            fits = line.dtype != "bool"
+        else:
+            operands = {dtypes[a] for a in line.args[line.fn == "where" :] if isinstance(a, str)} or {line.dtype}
+            fits = all(_takes(line.fn, dtype) for dtype in operands)
+        if not fits:
+            return False
+    return True
+
+
+def _takes(fn: str, dtype: str) -> bool:
+    if is_float(dtype) or fn in ("cast", "where", "eq", "ne"):
+        return True
+    return fn.startswith("logical") if dtype == "bool" else fn in _ON_INTEGERS

@@ -93,7 +93,23 @@ class Statements:
         return self.names[operand] if isinstance(operand, str) else literal(operand)
 
     def _expression(self, op: Op) -> str:
-        return EXPRESSIONS[op.fn].format(*(self.operand(arg) for arg in op.args))
+        operands = [self.operand(arg) for arg in op.args]
+        if op.fn == "cast":
+            return self._cast(operands[0], self._declared[str(op.args[0])], op.dtype)
+        return EXPRESSIONS[op.fn].format(*operands, dtype=pointer_dtype(compute_dtype(op.dtype)))
+
+    def _cast(self, value: str, dtype: str, target: str) -> str:
+        if target == "bool":
+            return f"{value} != 0"
+        held, wanted = compute_dtype(dtype), compute_dtype(target)
+        if wanted != target:
+            # Rounded to the half that the reference asks for, and held in float32 again.
+            return f"{value}.to({pointer_dtype(target)}).to({pointer_dtype(wanted)})"
+        return value if held == wanted else f"{value}.to({pointer_dtype(wanted)})"
+
+    @cached_property
+    def _declared(self) -> dict[str, str]:
+        return {v.name: v.dtype for v in (*self.kernel.loads, *self.kernel.body)}
 
 
 def pointer(value: str) -> str:

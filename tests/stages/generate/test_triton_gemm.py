@@ -37,7 +37,7 @@ def product_then_tanh(name: str, leading: tuple[int, ...], dtype: str, left: Mat
 def launch(gemm: Gemm, left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor) -> Any:
     out = torch.zeros(gemm.epilogue.space, dtype=left.dtype)
     tiles = -(-gemm.rows // TILES.m) * -(-gemm.cols // TILES.n)
-    return (gemm.name, (tiles, gemm.batch), [left, right, bias, out, gemm.rows], gemm.constants(TILES))
+    return (f"{gemm.name}_kernel", (tiles, gemm.batch), [left, right, bias, out, gemm.rows], gemm.constants(TILES))
 
 
 @pytest.fixture(scope="module")
@@ -87,16 +87,16 @@ def test_a_product_of_odd_sizes_with_its_epilogue(
 def test_the_predicted_shared_memory_covers_what_the_compiler_asks_for(
     cases: dict[str, Any], compile_for_sm90: Callable[..., dict[str, Any]]
 ) -> None:
-    chosen = {"plain_float32": Tiles(64, 64, 32, 8, 3, "tf32x3"), "plain_float16": Tiles(128, 128, 64, 8, 3, "ieee")}
+    chosen = {"plain_float32": Tiles(32, 64, 32, 8, 3, "tf32x3"), "plain_float16": Tiles(64, 64, 64, 8, 3, "ieee")}
     sources, launches = [], []
     for name, tiles in chosen.items():
         gemm, left, right, bias = cases[name]
         sources.append(gemm.source(tiles))
         _, grid, arguments, _ = launch(gemm, left, right, bias)
-        options = {"num_warps": 8, "num_stages": tiles.stages}
-        launches.append((name, grid, arguments, gemm.constants(tiles) | options))
+        options = {"num_warps": 4, "num_stages": tiles.stages}
+        launches.append((f"{name}_kernel", grid, arguments, gemm.constants(tiles) | options))
     body = "\n\n".join(sources)
     compiled = compile_for_sm90(helper_source(helpers_in(body)) + "\n\n" + body, launches)
     for name, tiles in chosen.items():
         predicted = tiles.shared_bytes(4 if name.endswith("32") else 2)
-        assert compiled[name]["shared"] <= predicted <= SHARED_BYTES
+        assert compiled[f"{name}_kernel"]["shared"] <= predicted <= SHARED_BYTES

@@ -1,12 +1,11 @@
 from itertools import product
-from math import prod
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.stages.generate.ir import Domain, FusedKernel, Load
-from kernelwright.stages.generate.triton_index import needs_int64, offset
+from kernelwright.stages.generate.triton_index import Index, index_of, offset
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9)), min_size=0, max_size=4))
@@ -34,9 +33,15 @@ def test_the_expression_is_as_short_as_the_layout_allows(
     assert offset("i", sizes, strides) == expression
 
 
-@pytest.mark.parametrize(("rows", "wide"), [(2**20, False), (2**21, True)])
-def test_64_bits_are_used_only_where_an_offset_needs_them(rows: int, wide: bool) -> None:
-    space = (rows, 1024)
+@pytest.mark.parametrize(
+    ("rows", "free", "index"),
+    [
+        (2**20, False, Index.INT32),
+        (2**21, False, Index.INT64),
+        (2**20, True, Index.BY_SIZE),
+        (2**21, True, Index.INT64),
+    ],
+)
+def test_64_bits_are_used_only_where_an_offset_may_need_them(rows: int, free: bool, index: Index) -> None:
     load = Load("x", "x", "float32", (1024, 1), Domain.FULL)
-    assert needs_int64(FusedKernel("k", space, 0, (load,), (), (), ())) is wide
-    assert prod(space) < 2**31 or wide
+    assert index_of(FusedKernel("k", (rows, 1024), 0, (load,), (), (), ()), free) is index

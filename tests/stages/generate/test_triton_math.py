@@ -12,26 +12,17 @@ UNARY = {
     "_exp": torch.exp,
     "_expm1": torch.expm1,
     "_log1p": torch.log1p,
-    "_sinh": torch.sinh,
-    "_cosh": torch.cosh,
     "_tanh": torch.tanh,
-    "_asinh": torch.asinh,
-    "_acosh": torch.acosh,
-    "_atanh": torch.atanh,
-    "_asin": torch.asin,
-    "_acos": torch.acos,
-    "_atan": torch.atan,
-    "_erfc": torch.erfc,
     "_round": torch.round,
     "_trunc": torch.trunc,
 }
-BINARY = {"_pow": torch.pow, "_atan2": torch.atan2}
+BINARY = {"_pow": torch.pow}
 FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {**UNARY, **BINARY}
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, 3.0, -3.0, 88.5, -87.0, 100.0, -100.0, 1e-30, 1e30, -1e30, 8388609.0]
 SPECIAL += [float("inf"), float("-inf"), float("nan")]
 SIZE = 8192
-LARGEST_ERROR_ULP = 4.0
+LARGEST_ERROR_ULP = 3.0
 SMALLEST_NORMAL = torch.finfo(torch.float32).tiny
 
 
@@ -84,4 +75,4 @@ def test_a_helper_is_accurate_and_keeps_nan_and_infinity(name: str, results: dic
 def test_only_the_helpers_in_use_are_written_each_after_those_it_calls() -> None:
     source = helper_source({"_tanh"})
     assert source.index("def _exp(") < source.index("def _expm1(") < source.index("def _tanh(")
-    assert "_atan" not in source
+    assert "_pow" not in source
