@@ -13,7 +13,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 720, 260, 48, 34, 14
 
 
 def speedups(rows: Sequence[Row], winner: str | None) -> str:
-    """Speedup over eager of each candidate in the order of proposal, with its 95 % interval; rejected ones as crosses."""
+    """Speedup over eager of each candidate in the order of proposal, with its 95 % interval; a cross for a rejection."""
     measured = [r.over_eager for r in rows if r.over_eager]
     if not measured:
         return ""
@@ -34,16 +34,18 @@ def speedups(rows: Sequence[Row], winner: str | None) -> str:
             f"<title>{escape(row.candidate.hash[:12])} {escape(row.candidate.directive)}: {escape(row.status)}</title>"
         )
         if row.over_eager is None:
-            parts.append(f'<text class="bad" x="{x:.1f}" y="{y(0) - 4:.1f}" text-anchor="middle">{label}×</text>')
+            parts.append(f'<text class="bad" x="{x:.1f}" y="{y(0) - 4:.1f}" text-anchor="middle">{label}&#215;</text>')
             continue
         ratio = row.over_eager
         kind = "win" if row.candidate.hash == winner else "dim" if row.status != "correct" else "dot"
         parts.append(
-            f'<g class="{kind}">{label}<line x1="{x:.1f}" x2="{x:.1f}" y1="{y(ratio.low):.1f}" y2="{y(ratio.high):.1f}"/>'
+            f'<g class="{kind}">{label}'
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y(ratio.low):.1f}" y2="{y(ratio.high):.1f}"/>'
             f'<circle cx="{x:.1f}" cy="{y(ratio.median):.1f}" r="4"/></g>'
         )
     parts.append(
-        f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 8}" text-anchor="middle">candidates in the order of proposal</text>'
+        f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 8}" text-anchor="middle">'
+        "candidates in the order of proposal</text>"
     )
     return _svg(HEIGHT, "Speedup over eager of each candidate", parts)
 

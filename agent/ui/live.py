@@ -72,7 +72,8 @@ def plain_line(view: RunView, event: Event) -> str:
         word = "confirmed" if event.confirmed else row.status
         return f"{word} {row.candidate.hash[:12]} {row.candidate.directive}: {_fate(row)}"
     if isinstance(event, Progress):
-        return f"{event.stage} {event.key}" if event.stage in ("prepare", "baselines") else ""
+        # The first candidate waits for what all of them share, and nothing else would tell for how long.
+        return STAGE_WORDS[event.stage] if not view.judged and event.stage in ("prepare", "baselines") else ""
     assert isinstance(event, Stopped)
     return f"search ended: {event.reason}"
 
