@@ -13,7 +13,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 720, 260, 48, 34, 14
 
 
 def speedups(rows: Sequence[Row], winner: str | None) -> str:
-    """Speedup over eager of each candidate in the order of proposal, with its 95 % interval; a cross for a rejection."""
+    """Speedup over eager of each candidate in the order of proposal, with its interval; a cross for a rejection."""
     measured = [r.over_eager for r in rows if r.over_eager]
     if not measured:
         return ""
