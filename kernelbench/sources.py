@@ -5,11 +5,12 @@ Nothing here runs a problem or imports torch: sources are read and parsed only.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from kernelwright.kernelbench.errors import UsageError
 from kernelwright.kernelbench.problem import Problem
-from kernelwright.kernelbench.syntax import bindings, parse, parse_expression, with_shape
+from kernelwright.kernelbench.syntax import bindings, parse, parse_expression, read_shapes, with_shape
 
 _SUITES = Path(__file__).parent / "suites"
 
@@ -32,6 +33,13 @@ def from_spec(spec: str, *, inputs: str | None = None, init: str | None = None, 
     if shape is not None:
         source = with_shape(source, origin, shape)
     return Problem(name=name, source=source, origin=origin, shape=shape)
+
+
+def reshaped(problem: Problem, label: str) -> Problem | None:
+    """The problem at another shape of its `SHAPES`; None when it has no such label."""
+    if label not in read_shapes(parse(problem.source, problem.origin), problem.origin):
+        return None
+    return replace(problem, source=with_shape(problem.source, problem.origin, label), shape=label)
 
 
 def suites() -> list[str]:
