@@ -21,11 +21,13 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from kernelwright.agent import graph
+from kernelwright.agent.outcome import outcome
 from kernelwright.agent.proposers.base import Proposer
 from kernelwright.agent.proposers.builtin import BuiltinProposer
 from kernelwright.agent.settings import RunSettings
 from kernelwright.agent.state import RunState, Services
 from kernelwright.agent.ui.events import Observer
+from kernelwright.agent.ui.view import RunView, fold_records
 from kernelwright.kernelbench import contract
 from kernelwright.kernelbench.errors import UsageError
 from kernelwright.kernelbench.problem import Problem
@@ -46,6 +48,19 @@ class Opened:
     problem: Problem
     settings: RunSettings
     folder: Path
+
+    def view(self) -> RunView:
+        """The run as the archive knows it."""
+        empty = RunView(
+            self.run, self.problem, self.settings.device, self.settings.max_candidates, self.settings.time_s
+        )
+        with Archive.open(self.settings.archive) as archive:
+            return fold_records(empty, outcome(archive, self.run))
+
+    def resume_command(self) -> str:
+        """What to type to go on with it."""
+        archive = "" if self.settings.archive == Path("archive.db") else f" --archive {self.settings.archive}"
+        return f"kernelwright resume {self.run}{archive}"
 
 
 def open_new(problem: Problem, settings: RunSettings) -> Opened:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from kernelwright.kernelbench.errors import UsageError
 
 
 class RunSettings(BaseSettings):
@@ -19,7 +22,7 @@ class RunSettings(BaseSettings):
     """Where candidates are verified and timed."""
     max_candidates: int = Field(24, ge=1)
     """Stop after this many proposals."""
-    time_s: float = Field(150.0, gt=0)
+    time_s: float = Field(100.0, gt=0)
     """Stop proposing after this many seconds of wall time."""
     generation_size: int = Field(4, ge=1)
     """Proposals a generation: each generation learns from the ones before."""
@@ -33,3 +36,13 @@ class RunSettings(BaseSettings):
     """The database of candidates, verdicts and times."""
     runs: Path = Path("runs")
     """Folder of the runs' folders."""
+
+
+def settings_from(given: Mapping[str, Any]) -> RunSettings:
+    """Settings from what was given, None standing for 'not given'. Raises UsageError naming the one that is wrong."""
+    try:
+        return RunSettings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{name} is {first.get('input')!r}: {first['msg'].lower()}") from None

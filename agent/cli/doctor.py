@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from json import dumps
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+
+from kernelwright.agent.cli.common import Json, emit
 
 if TYPE_CHECKING:
     from kernelwright.stages.doctor import Finding
@@ -17,16 +18,18 @@ _MARKS = {True: ("ok", "green"), False: ("no", "red"), None: ("--", "yellow")}
 """Mark and colour by a finding's `ok`."""
 
 
-def doctor(
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
-) -> None:
+app = typer.Typer()
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
     """Check Python, torch, compilers, GPU, sandbox, model endpoint and disk; exit 3 if something needed is missing."""
     from kernelwright.stages.doctor import probe, usable
 
     findings = probe()
     ready = usable(findings)
     if json:
-        print(dumps({"schema": SCHEMA, "ready": ready, "findings": [asdict(f) for f in findings]}, indent=2))
+        emit({"schema": SCHEMA, "ready": ready, "findings": [asdict(f) for f in findings]})
     else:
         _show(findings)
     if not ready:

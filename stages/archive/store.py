@@ -59,6 +59,17 @@ class RunInfo:
     ended_at: datetime | None
 
 
+@dataclass(frozen=True)
+class Described:
+    """What is stored of a problem's translation."""
+
+    signature: str
+    functional: str
+    flops: int
+    bytes_least: int
+    captured_by: str
+
+
 class Archive:
     """An open archive. Safe to use from several threads and processes at once."""
 
@@ -195,6 +206,14 @@ class Archive:
             if row is None:
                 raise UsageError(f"no problem {problem_hash[:12]} in this archive")
             return Problem(row.name, row.source, row.origin, row.shape)
+
+    def described(self, problem_hash: str) -> Described:
+        """What translation found out about a problem. Raises UsageError when the problem is not here."""
+        with Session(self.engine) as session:
+            row = session.get(ProblemRow, problem_hash)
+            if row is None:
+                raise UsageError(f"no problem {problem_hash[:12]} in this archive")
+            return Described(row.signature, row.functional, row.flops, row.bytes_least, row.captured_by)
 
     def proposals_of(self, run: str, generation: int) -> list[Candidate]:
         """The candidates of one generation, in the order of their slots."""

@@ -55,17 +55,11 @@ class Bench:
         self.zygote = zygote
         self.cache = cache
         self.contract = contract.load(problem)
-        model, _ = contract.instantiate(self.contract, device, seed)
-        self.training = model.training
-        drawn = [
-            cases.draw(self.contract, device, seed + i, model, jitter=i >= TIMED_CASES)
-            for i in range(max(effort.verify_seeds, TIMED_CASES))
-        ]
-        self.cases = [(case, oracle.expect(model, case, self.contract.tolerance)) for case in drawn]
-        first = drawn[0]
+        self.draw(seed)
+        first, expected = self.cases[0]
         cache_bytes = devices.last_level_cache_bytes(device)
         wanted = -(-2 * cache_bytes // max(first.nbytes, 1))
-        self.arena = Arena(first, self.cases[0][1], min(max(wanted, TIMED_CASES), MAX_SLOTS), device)
+        self.arena = Arena(first, expected, min(max(wanted, TIMED_CASES), MAX_SLOTS), device)
         self.clock = clock_for(device)
         self.files = tempfile.TemporaryDirectory(prefix="kernelwright-bench-")
         self.init_file = Path(self.files.name) / "init.pkl"
@@ -73,9 +67,19 @@ class Bench:
         reference = Path(self.files.name) / "reference.py"
         reference.write_text(problem.source)
         self.baselines = Baselines(zygote, baselines, self._load_fields(reference, "Model"), cache)
-        self.stopwatch_seed = seed
         self.best_over_eager: float | None = None
         """Time of the fastest correct candidate so far as a fraction of eager's, for screening."""
+
+    def draw(self, seed: int) -> None:
+        """Draw the model's parameters and the cases anew, and work out the right answers."""
+        self.seed = seed
+        model, _ = contract.instantiate(self.contract, self.device, seed)
+        self.training = model.training
+        drawn = [
+            cases.draw(self.contract, self.device, seed + i, model, jitter=i >= TIMED_CASES)
+            for i in range(max(self.effort.verify_seeds, TIMED_CASES))
+        ]
+        self.cases = [(case, oracle.expect(model, case, self.contract.tolerance)) for case in drawn]
 
     def evaluate(self, job: Job, compilation: Compilation, on_stage: Callable[[str], None]) -> JobResult:
         """Verify and measure one compiled candidate. Whatever it does is a verdict, never an exception."""
@@ -99,6 +103,10 @@ class Bench:
             seconds["verify"] = time.monotonic() - start
             if verdict.status is not Status.CORRECT:
                 return result(verdict)
+            start = time.monotonic()
+            on_stage("baselines")
+            self._prepare_baselines()
+            seconds["baselines"] = time.monotonic() - start
             on_stage("measure")
             start = time.monotonic()
             verdict, measurement = self._measure(runner, job, verdict)
@@ -131,25 +139,25 @@ class Bench:
         }
 
     def _prepare_baselines(self) -> None:
-        """Wait for baselines that are still compiling, and give each its first call."""
+        """Wait for baselines that are still loading, give each the present parameters and an untimed call."""
         first = self.cases[0][0]
         for name in self.baselines.ready():
+            self.baselines.try_call(name, self.arena.connect)
 
-            def warm(runner: Runner) -> None:
-                self.arena.connect(runner)
-                self.arena.write_state(first, runner, FIRST_CALL_TIMEOUT_S)
-                self.arena.write_slot(0, first)
-                runner.ask("run", FIRST_CALL_TIMEOUT_S, slots=[0])
+        def warm(runner: Runner) -> None:
+            self.arena.write_state(first, runner, FIRST_CALL_TIMEOUT_S)
+            self.arena.write_slot(0, first)
+            runner.ask("run", FIRST_CALL_TIMEOUT_S, slots=[0])
 
+        for name in list(self.baselines.runners):
             self.baselines.try_call(name, warm)
 
     def _measure(self, runner: Runner, job: Job, verdict: Verdict) -> tuple[Verdict, Measurement | None]:
         """Interleaved rounds of the candidate and the baselines; some timed outputs are compared on the way."""
-        self._prepare_baselines()
         effort = job.effort
         # Inductor compiles for minutes at worst, but only in the first call, which is over.
         timeout_s = max(effort.timeout_s, effort.region_ms)
-        watch = Stopwatch(self.arena, self.clock, effort.region_ms, timeout_s, self.stopwatch_seed)
+        watch = Stopwatch(self.arena, self.clock, effort.region_ms, timeout_s, self.seed)
         contenders = {**self.baselines.runners, "candidate": runner}
         checks = list(verdict.checks)
 

@@ -57,12 +57,12 @@ class JobResult:
     compilation: Compilation | None = None
     measurement: Measurement | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Wall time by stage: `compile`, `verify`, `measure`."""
+    """Wall time by stage: `compile`, `verify`, `baselines`, `measure`."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A job entered a stage (`compile`, `verify`, `measure`)."""
+    """A job entered a stage: `compile`, `prepare` (inputs and right answers), `verify`, `baselines` or `measure`."""
 
     key: str
     stage: str

@@ -59,12 +59,15 @@ class Worker:
         )
 
     def _evaluate(self, job: Job, compiling: Future[Compilation], on_progress: Callable[[Progress], None]) -> JobResult:
-        bench = self._bench_for(job)
         compilation = compiling.result()
+        on_progress(Progress(job.key, "prepare"))
+        bench = self._bench_for(job)
         return bench.evaluate(job, compilation, lambda stage: on_progress(Progress(job.key, stage)))
 
     def _bench_for(self, job: Job) -> Bench:
         if self.bench and (self.bench.problem.hash, self.bench.device) == (job.problem.hash, job.device):
+            if self.bench.seed != job.seed:
+                self.bench.draw(job.seed)
             return self.bench
         if self.bench:
             self.bench.close()

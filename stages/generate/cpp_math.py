@@ -1,8 +1,8 @@
 """float32 functions that g++ can vectorise: no branch, no call, right for nan, inf and large arguments.
 
 Method and coefficients: exp, expm1, log, tanh after the Cephes library's single-precision functions (Moshier, Methods
-and Programs for Mathematical Functions, 1989); erf after the rational approximation that Eigen uses. Their errors against
-held to a few units in the last place by `tests/stages/generate/test_cpp_math.py`.
+and Programs for Mathematical Functions, 1989); erf after the rational approximation that Eigen uses. A test holds them
+to a few units in the last place of float64's answers.
 """
 
 from __future__ import annotations
