@@ -8,6 +8,7 @@ softmax, 2018).
 from __future__ import annotations
 
 from kernelwright.stages.generate.ir import FusedKernel, Op, Reduce
+from kernelwright.stages.generate.scalar import is_float
 
 
 def online_sums(kernel: FusedKernel) -> dict[str, str]:
@@ -22,11 +23,7 @@ def online_sums(kernel: FusedKernel) -> dict[str, str]:
         if isinstance(centred, Op) and centred.fn == "sub":
             value, top = centred.args
             maximum = lines.get(str(top))
-            if (
-                isinstance(maximum, Reduce)
-                and maximum.fn == "max"
-                and maximum.arg == value
-                and total.dtype == "float32"
-            ):
-                found[total.name] = maximum.name
+            fits = isinstance(maximum, Reduce) and maximum.fn == "max" and maximum.arg == value
+            if fits and is_float(total.dtype):
+                found[total.name] = str(top)
     return found

@@ -11,6 +11,8 @@ from kernelwright.stages.generate.ir import Domain, FusedKernel, LibraryCall, Lo
 from kernelwright.stages.generate.triton_gemm import Gemm, Matrix
 from kernelwright.stages.translate.graph import Graph, Node, Ref, TensorSpec
 
+LARGEST_GRID_Y = 65535
+"""Batches are the grid's second dimension (CUDA C++ Programming Guide, technical specifications)."""
 _DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -85,6 +87,8 @@ def _product(node: Node, a: str, b: str, bias: str | None, graph: Graph, transpo
         return None
     batched = len(right.shape) == 3
     if batched and (len(left.shape) != 3 or left.shape[0] != right.shape[0]):
+        return None
+    if batched and left.shape[0] > LARGEST_GRID_Y:
         return None
     leading = 1 if batched else 0
     row_step = _one_step(left.shape[leading:-1], left.stride[leading:-1])

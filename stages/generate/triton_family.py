@@ -31,6 +31,8 @@ from kernelwright.stages.types import Backend, Scalar
 Step = FusedKernel | LibraryCall | Gemm
 SHORTEST_CHUNK = 1024
 """Columns of a long row that a program takes at a time, at least: four 16-byte loads a thread of two warps."""
+DEFAULT_CHUNK = 4096
+"""The chunk to try first of a row that no block covers: long loads, and registers left for several programs."""
 ELEMENTS_A_THREAD = 8
 """What the default choice gives a thread to hold: two 16-byte loads of float32."""
 
@@ -114,7 +116,7 @@ def _render(
     emitted: list[Emitted] = []
     for step in steps:
         if isinstance(step, Gemm):
-            emitted.append(emit_gemm(step, graph, _tiles(values), int(values["gemm_warps"])))
+            emitted.append(emit_gemm(step, graph, _tiles(values), int(values["gemm_warps"]), free))
         elif isinstance(step, FusedKernel):
             emitted.append(emit_fused(step, graph, values, free))
     launches = {one.launch.function: one.launch for one in emitted}
@@ -131,7 +133,7 @@ def _parameters(steps: tuple[Step, ...], graph: Graph) -> Parameters:
     if lengths:
         _add_rows(found, lengths)
     if fused:
-        held = min(next_power_of_two(max(lengths, default=1024)), LONGEST_BLOCK)
+        held = int({**found.fixed, **found.default}.get("columns", 1024))
         warps = max(1, min(16, held // (32 * ELEMENTS_A_THREAD)))
         found.add("num_warps", (1, 2, 4, 8, 16), max(warps, 4) if len(fused) > len(lengths) else warps)
     if gemms:
@@ -143,7 +145,7 @@ def _add_rows(found: Parameters, lengths: list[int]) -> None:
     whole = next_power_of_two(max(lengths))
     longest = min(whole, LONGEST_BLOCK)
     chunks = tuple(c for c in (SHORTEST_CHUNK << i for i in range(5)) if c < longest)
-    found.add("columns", (*chunks, longest), longest)
+    found.add("columns", (*chunks, longest), longest if whole <= LONGEST_BLOCK else DEFAULT_CHUNK)
     short = next_power_of_two(min(lengths))
     found.add("rows", (1, 2, 4, 8, 16) if short <= LONGEST_BLOCK // 2 else (1,), max(1, min(16, 1024 // short)))
     if whole > SHORTEST_CHUNK:

@@ -94,13 +94,13 @@ class Gemm:
         blocks = {"BLOCK_M": tiles.m, "BLOCK_N": tiles.n, "BLOCK_K": tiles.k, "GROUP_M": tiles.group}
         return {"N": self.cols, "K": self.depth, **blocks}
 
-    def source(self, tiles: Tiles) -> str:
-        """The @triton.jit function for these tiles."""
+    def source(self, tiles: Tiles, wide: bool = False) -> str:
+        """The @triton.jit function for these tiles; `wide`: offsets are counted in 64 bits."""
         pointers = [pointer(value) for value in (*self.inputs, *self._statements.outputs)]
         head = signature(
             f"{self.name}_kernel", [*pointers, "M"], ["N", "K", "BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M"]
         )
-        body = [*self._docstring(), *self._tile_of_program(), *self._product(tiles), *self._finish()]
+        body = [*self._docstring(), *self._tile_of_program(wide), *self._product(tiles), *self._finish()]
         return "\n".join([*head, *indent(body)]) + "\n"
 
     def _docstring(self) -> list[str]:
@@ -110,7 +110,7 @@ class Gemm:
         first, blank, *rest = docstring(self.epilogue, summary)
         return [first, blank, f"    {formula}", *rest]
 
-    def _tile_of_program(self) -> list[str]:
+    def _tile_of_program(self, wide: bool) -> list[str]:
         lines = [
             "tile = tl.program_id(0)",
             "tiles_n = tl.cdiv(N, BLOCK_N)",
@@ -121,22 +121,23 @@ class Gemm:
             "m = (group * GROUP_M + in_group % height) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]",
             "n = (in_group // height) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]",
         ]
-        if self._int64:
+        if wide:
             lines += ["m = m.to(tl.int64)", "n = n.to(tl.int64)"]
         if self.batch > 1:
-            lines.append("batch = tl.program_id(1)" + (".to(tl.int64)" if self._int64 else ""))
+            lines.append("batch = tl.program_id(1)" + (".to(tl.int64)" if wide else ""))
         return lines
 
     def _product(self, tiles: Tiles) -> list[str]:
         ragged = self.depth % tiles.k != 0
-        in_depth = " & ({0} < K)" if ragged else ""
+        rows = "(m < M) & (k[None, :] < K)" if ragged else "m < M"
+        columns = "(n < N) & (k[:, None] < K)" if ragged else "n < N"
         left = self._address(self.left, "m", "k[None, :]")
         right = self._address(self.right, "k[:, None]", "n")
         precision = f', input_precision="{tiles.precision}"' if self.left.dtype == "float32" else ""
         loop = [
             "k = start + tl.arange(0, BLOCK_K)",
-            f"left = tl.load({left}, mask=(m < M){in_depth.format('k[None, :]')}, other=0.0)",
-            f"right = tl.load({right}, mask=(n < N){in_depth.format('k[:, None]')}, other=0.0)",
+            f"left = tl.load({left}, mask={rows}, other=0.0)",
+            f"right = tl.load({right}, mask={columns}, other=0.0)",
             f"acc = tl.dot(left, right, acc{precision})",
         ]
         return [
@@ -168,7 +169,8 @@ class Gemm:
         return self._statements.load(load, " + ".join(filter(None, (by_row, by_column))), mask)
 
     @property
-    def _int64(self) -> bool:
+    def passes_int32(self) -> bool:
+        """Whether an offset into a factor or the product can pass what 32 bits hold."""
         pairs = (self.rows * self.depth, self.depth * self.cols, self.rows * self.cols)
         return self.batch * max(pairs) >= INT32_LIMIT
 

@@ -79,7 +79,7 @@ def _emit_rows(kernel: FusedKernel, graph: Graph, choice: Mapping[str, Scalar], 
     inputs = Statements(kernel).inputs
     why = _share(row.rows * row.block, constants["num_warps"], "elements")
     if row.chunked:
-        why += f" {row.columns} columns would not fit the registers beside what is computed from them."
+        why += f" All {row.columns} columns at once would crowd the registers."
     function = _function(kernel, inputs, leader, grid, sizes, constants, why)
     return Emitted(row.source(), function, Launch(kernel.name, inputs))
 
@@ -92,8 +92,8 @@ def row_kernel(kernel: FusedKernel, choice: Mapping[str, Scalar], wide: bool) ->
     return RowKernel(kernel, rows, block, wide)
 
 
-def emit_gemm(gemm: Gemm, graph: Graph, tiles: Tiles, num_warps: int) -> Emitted:
-    """A matrix product with its epilogue."""
+def emit_gemm(gemm: Gemm, graph: Graph, tiles: Tiles, num_warps: int, free: bool = False) -> Emitted:
+    """A matrix product with its epilogue. `free`: the first dimension may have another size at run time."""
     step = gemm.step(graph.specs)
     leader = leading_source(graph, step)
     rows = str(gemm.rows) if gemm.batch > 1 else _times(leader, step.space[:-1])
@@ -106,7 +106,7 @@ def emit_gemm(gemm: Gemm, graph: Graph, tiles: Tiles, num_warps: int) -> Emitted
     shared = tiles.shared_bytes(element_bytes) // 1024
     why += f" {tiles.stages} stages of tiles take {shared} KiB of shared memory at most."
     function = _function(step, gemm.inputs, leader, grid, [rows], constants, why)
-    return Emitted(gemm.source(tiles), function, Launch(gemm.name, gemm.inputs))
+    return Emitted(gemm.source(tiles, wide=free or gemm.passes_int32), function, Launch(gemm.name, gemm.inputs))
 
 
 def next_power_of_two(n: int) -> int:

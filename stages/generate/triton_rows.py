@@ -242,26 +242,27 @@ class RowKernel:
 
     def _accumulate(self, reduction: Reduce) -> list[str]:
         name = self._statements.names[reduction.name]
-        lanes, element = f"{name}_lanes", self._element(reduction)
-        sums = [self._statements.names[total] for total, top in self._online.items() if top == reduction.name]
-        if sums:
-            rescaled = [
-                f"{total}_lanes = {total}_lanes * _exp_below({lanes}, {name}_new) + _exp_below({name}_in, {name}_new)"
-                for total in sums
+        lanes, new = f"{name}_lanes", f"{name}_in"
+        read = f"{new} = {self._element(reduction)}"
+        if reduction.fn in ("argmax", "argmin"):
+            better = f"{new} {'>' if reduction.fn == 'argmax' else '<'} {lanes}"
+            if is_float(self._lane_dtype(reduction)):
+                better = f"({better}) | (({new} != {new}) & ({lanes} == {lanes}))"
+            return [
+                read,
+                f"{name}_better = {better}",
+                f"{lanes} = tl.where({name}_better, {new}, {lanes})",
+                f"{name}_at = tl.where({name}_better, col, {name}_at)",
             ]
-            new = REDUCTIONS["max"].step.format(lanes, f"{name}_in")
-            return [f"{name}_in = {element}", f"{name}_new = {new}", *rescaled, f"{lanes} = {name}_new"]
-        if reduction.fn not in ("argmax", "argmin"):
-            return [f"{lanes} = {REDUCTIONS[reduction.fn].step.format(lanes, element)}"]
-        better = f"{name}_new {'>' if reduction.fn == 'argmax' else '<'} {lanes}"
-        if is_float(self._lane_dtype(reduction)):
-            better = f"({better}) | (({name}_new != {name}_new) & ({lanes} == {lanes}))"
-        return [
-            f"{name}_new = {element}",
-            f"{name}_better = {better}",
-            f"{lanes} = tl.where({name}_better, {name}_new, {lanes})",
-            f"{name}_at = tl.where({name}_better, col, {name}_at)",
+        step = REDUCTIONS[reduction.fn].step.format(lanes, new)
+        sums = [self._statements.names[total] for total, top in self._online.items() if top == reduction.name]
+        if not sums:
+            return [read, f"{lanes} = {step}"]
+        rescaled = [
+            f"{total}_lanes = {total}_lanes * _exp_below({lanes}, {name}_new) + _exp_below({new}, {name}_new)"
+            for total in sums
         ]
+        return [read, f"{name}_new = {step}", *rescaled, f"{lanes} = {name}_new"]
 
     def _finish(self, reduction: Reduce) -> str:
         name = self._statements.names[reduction.name]
