@@ -331,7 +331,6 @@ def test_a_device_that_is_unknown_or_absent() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_cuda() -> None:
     check(problem(), "cuda")
     with pytest.raises(UsageError, match="input 0 of get_inputs is on cpu, not on cuda"):
