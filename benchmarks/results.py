@@ -23,9 +23,19 @@ def row(metric: str, value: float, unit: str, n: int, where: Environment, **more
         "torch": where.torch,
         "triton": where.triton,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "command": " ".join(["python", *sys.argv]),
+        "command": _command(),
         **more,
     }
+
+
+def _command() -> str:
+    """What was typed, from the project's folder; of files elsewhere only the name."""
+    script, *arguments = sys.argv
+    return " ".join(["python", f"benchmarks/{Path(script).name}", *(_portable(a) for a in arguments)])
+
+
+def _portable(argument: str) -> str:
+    return Path(argument).name if Path(argument).is_absolute() else argument
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
