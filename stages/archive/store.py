@@ -55,6 +55,7 @@ class RunInfo:
     device: str
     settings: dict[str, Any]
     status: str
+    stop: str
     started_at: datetime
     ended_at: datetime | None
 
@@ -126,15 +127,16 @@ class Archive:
                     device=device,
                     settings=settings,
                     status="running",
+                    stop="",
                     started_at=_now(),
                 )
             )
 
-    def finish_run(self, run: str) -> None:
-        """Mark a run as done."""
+    def finish_run(self, run: str, stop: str) -> None:
+        """Mark a run as done; `stop` says why its search ended."""
         with Session(self._writing) as session, session.begin():
             row = session.get_one(RunRow, run)
-            row.status, row.ended_at = "done", _now()
+            row.status, row.stop, row.ended_at = "done", stop, _now()
 
     def add_proposals(self, run: str, generation: int, candidates: Sequence[Candidate], attempt: int = 0) -> None:
         """Store a generation of a run, its slots in order. What is there already stays."""
@@ -368,7 +370,9 @@ def _same_verdict() -> Any:
 
 
 def _run_info(row: RunRow) -> RunInfo:
-    return RunInfo(row.id, row.problem_hash, row.device, row.settings, row.status, row.started_at, row.ended_at)
+    return RunInfo(
+        row.id, row.problem_hash, row.device, row.settings, row.status, row.stop, row.started_at, row.ended_at
+    )
 
 
 def _now() -> datetime:

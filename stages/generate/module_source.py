@@ -117,9 +117,23 @@ def _forward(problem: Problem) -> ast.FunctionDef | None:
 
 @cache
 def _forward_in(source: str) -> ast.FunctionDef | None:
+    """The forward that `Model` has: its own, or of the class in the file that it is another name for or inherits from."""
+    classes: dict[str, ast.ClassDef] = {}
+    other_names: dict[str, str] = {}
     for node in ast.parse(source).body:
-        if isinstance(node, ast.ClassDef) and node.name == "Model":
-            return next((f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "forward"), None)
+        if isinstance(node, ast.ClassDef):
+            classes[node.name] = node
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+            other_names |= {name: node.value.id for name in _defined(node)}
+    name: str | None = "Model"
+    for _ in range(len(classes) + len(other_names)):
+        found = classes.get(other_names.get(name or "", name or ""))
+        if found is None:
+            return None
+        forward = next((f for f in found.body if isinstance(f, ast.FunctionDef) and f.name == "forward"), None)
+        if forward is not None:
+            return forward
+        name = next((base.id for base in found.bases if isinstance(base, ast.Name)), None)
     return None
 
 
