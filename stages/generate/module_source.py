@@ -117,14 +117,14 @@ def _forward(problem: Problem) -> ast.FunctionDef | None:
 
 @cache
 def _forward_in(source: str) -> ast.FunctionDef | None:
-    """The forward that `Model` has: its own, or of the class in the file that it is another name for or inherits from."""
+    """The forward that `Model` has: its own, or that of the class in the file that it names or inherits from."""
     classes: dict[str, ast.ClassDef] = {}
     other_names: dict[str, str] = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.ClassDef):
             classes[node.name] = node
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
-            other_names |= {name: node.value.id for name in _defined(node)}
+            other_names |= dict.fromkeys(_defined(node), node.value.id)
     name: str | None = "Model"
     for _ in range(len(classes) + len(other_names)):
         found = classes.get(other_names.get(name or "", name or ""))
