@@ -17,11 +17,9 @@ from langgraph.graph.state import CompiledStateGraph
 from kernelwright.agent.proposers.base import Context, Trial
 from kernelwright.agent.state import RunState, Services
 from kernelwright.agent.ui.events import Evaluated, Proposed, Stopped
-from kernelwright.stages.archive import SEARCH
-from kernelwright.stages.execute.bundle import CONFIRM, confirmation
+from kernelwright.stages.execute.bundle import confirmation
 from kernelwright.stages.execute.job import Effort, Job
 from kernelwright.stages.measure.stats import is_gain
-from kernelwright.stages.types import Candidate
 
 CONFIRMED_AT_MOST = 3
 """Candidates that are measured again when the fastest one does not hold its gain."""
@@ -61,10 +59,9 @@ def _timed(node: Callable[[Services, RunState], Update], services: Services) -> 
 
 def propose(services: Services, state: RunState) -> Update:
     """Ask the proposer for a generation, unless a killed process has done so already."""
-    archive, generation = services.archive, state["generation"]
-    proposed = archive.proposals_of(state["run"], generation)
-    if not proposed:
-        history = _history(services, state)
+    ledger, generation = services.ledger, state["generation"]
+    if generation not in ledger.generations:
+        history = ledger.trials()
         room = services.settings.max_candidates - len(history)
         context = Context(
             problem=services.problem,
@@ -75,17 +72,15 @@ def propose(services: Services, state: RunState) -> Update:
             seed=services.settings.seed,
             history=history,
         )
-        proposed = services.proposer.propose(context)
-        archive.add_proposals(state["run"], generation, proposed)
-    services.observe(Proposed(generation, tuple(proposed)))
+        ledger.propose(generation, services.proposer.propose(context))
+    services.observe(Proposed(generation, tuple(ledger.generations[generation])))
     return {}
 
 
 def evaluate(services: Services, state: RunState) -> Update:
     """Evaluate what has no verdict yet. Each verdict is committed the moment it is made."""
     run, generation = state["run"], state["generation"]
-    incumbent = _incumbent(_history(services, state))
-    waiting = services.archive.pending(run, generation)
+    incumbent = _incumbent(services.ledger.trials())
     jobs = [
         Job(
             key=f"{run}/{generation}/{candidate.hash[:12]}",
@@ -96,19 +91,19 @@ def evaluate(services: Services, state: RunState) -> Update:
             effort=Effort(rounds=services.settings.rounds),
             incumbent_ms_over_eager=None if incumbent is None else 1.0 / _over_eager(incumbent),
         )
-        for candidate in waiting
+        for candidate in services.ledger.pending(generation)
     ]
     by_key = {job.key: job.candidate for job in jobs}
     for result in services.executor.run(jobs, services.observe):
-        services.archive.add_result(run, result)
+        services.ledger.record(result)
         services.observe(Evaluated(by_key[result.key], result))
     return {}
 
 
 def select(services: Services, state: RunState) -> Update:
     """Decide whether the search goes on."""
-    before = _incumbent([t for t in _history(services, state) if not _is_of(services, state, t.candidate)])
-    after = _incumbent(_history(services, state))
+    before = _incumbent(services.ledger.trials(until=state["generation"]))
+    after = _incumbent(services.ledger.trials())
     faster = after is not None and (before is None or _over_eager(after) > _over_eager(before))
     stale = 0 if faster else state["stale"] + 1
     stop = _reason_to_stop(services, state, stale)
@@ -119,8 +114,8 @@ def select(services: Services, state: RunState) -> Update:
 
 def _reason_to_stop(services: Services, state: RunState, stale: int) -> str:
     settings = services.settings
-    tried = len(_history(services, state))
-    if not services.archive.proposals_of(state["run"], state["generation"]):
+    tried = len(services.ledger.results)
+    if not services.ledger.generations[state["generation"]]:
         return "every choice was tried"
     if tried >= settings.max_candidates:
         return f"{tried} candidates were tried"
@@ -136,10 +131,9 @@ def confirm(services: Services, state: RunState) -> Update:
 
     The search picks the largest of many noisy figures; only the second measurement is reported.
     """
-    run = state["run"]
-    ranked = sorted((t for t in _history(services, state) if _measured(t)), key=_over_eager, reverse=True)
+    ranked = sorted((t for t in services.ledger.trials() if _measured(t)), key=_over_eager, reverse=True)
     for trial in ranked[:CONFIRMED_AT_MOST]:
-        confirmed = services.archive.result(run, trial.candidate.hash, CONFIRM.strip("/"))
+        confirmed = services.ledger.confirmations.get(trial.candidate.hash)
         if confirmed is None:
             job = Job(
                 key=trial.result.key,
@@ -150,20 +144,11 @@ def confirm(services: Services, state: RunState) -> Update:
                 effort=Effort(rounds=services.settings.rounds),
             )
             (confirmed,) = services.executor.run([confirmation(job)], services.observe)
-            services.archive.add_result(run, confirmed, CONFIRM.strip("/"))
+            services.ledger.confirm(confirmed)
         services.observe(Evaluated(trial.candidate, confirmed, confirmed=True))
         if confirmed.measurement and is_gain(confirmed.measurement.speedups["eager"]):
             break
     return {}
-
-
-def _history(services: Services, state: RunState) -> list[Trial]:
-    return [Trial(r.candidate, r.result) for r in services.archive.results_of(state["run"], SEARCH)]
-
-
-def _is_of(services: Services, state: RunState, candidate: Candidate) -> bool:
-    proposed = services.archive.proposals_of(state["run"], state["generation"])
-    return any(c.hash == candidate.hash for c in proposed)
 
 
 def _measured(trial: Trial) -> bool:

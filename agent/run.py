@@ -21,6 +21,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from kernelwright.agent import graph
+from kernelwright.agent.ledger import Ledger
 from kernelwright.agent.outcome import outcome
 from kernelwright.agent.proposers.base import Proposer
 from kernelwright.agent.proposers.builtin import BuiltinProposer
@@ -102,11 +103,10 @@ def walk(opened: Opened, observe: Observer, executor: Executor | None = None, pr
                 problem=opened.problem,
                 info=info,
                 settings=opened.settings,
-                archive=archive,
+                ledger=Ledger(archive, opened.run),
                 executor=executor,
                 proposer=proposer or BuiltinProposer(),
                 observe=observe,
-                folder=opened.folder,
             )
             app = graph.build(services, SqliteSaver(connection))
             config: RunnableConfig = {"configurable": {"thread_id": opened.run}, "recursion_limit": RECURSION_LIMIT}

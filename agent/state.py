@@ -7,14 +7,13 @@ rebuilt. It is a plain dict of strings and numbers, since that is what every che
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypedDict
 
+from kernelwright.agent.ledger import Ledger
 from kernelwright.agent.proposers.base import Proposer
 from kernelwright.agent.settings import RunSettings
 from kernelwright.agent.ui.events import Observer
 from kernelwright.kernelbench.problem import Problem
-from kernelwright.stages.archive import Archive
 from kernelwright.stages.execute.job import Executor
 from kernelwright.stages.translate.graph import OpInfo
 
@@ -40,8 +39,7 @@ class Services:
     problem: Problem
     info: OpInfo
     settings: RunSettings
-    archive: Archive
+    ledger: Ledger
     executor: Executor
     proposer: Proposer
     observe: Observer
-    folder: Path

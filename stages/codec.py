@@ -11,6 +11,7 @@ import math
 import types
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -40,7 +41,9 @@ def from_json(cls: type[T], data: Any) -> T:
 
 
 def _decode(hint: Any, data: Any) -> Any:
-    if hint is Any:
+    if hint is float:
+        return float(data)
+    if hint in (Any, str, int, bool):
         return data
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
@@ -55,16 +58,19 @@ def _decode(hint: Any, data: Any) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         return {k: _decode(get_args(hint)[1], v) for k, v in data.items()}
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        hints = get_type_hints(hint)
+        hints = _hints(hint)
         unknown = set(data) - set(hints)
         if unknown:
             raise ValueError(f"{hint.__name__} has no field {', '.join(sorted(unknown))}")
         return hint(**{k: _decode(hints[k], v) for k, v in data.items()})
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint(data)
-    if hint is float:
-        return float(data)
     return data
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def _decode_union(options: tuple[Any, ...], data: Any) -> Any:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.samplers import TPESampler
+from optuna.trial import TrialState, create_trial
 
 from kernelwright.agent.proposers.base import Context, Trial
 from kernelwright.stages.generate import templates_for
 from kernelwright.stages.generate.template import Template
-from kernelwright.stages.types import Backend, Candidate
+from kernelwright.stages.types import Backend, Candidate, Scalar
 
 FAILED_VALUE = 10.0
 """What the search is told of a candidate that is wrong: ten times slower than eager."""
-ASKS = 20
+ASKS = 4
 """How often the sampler may name a choice that was tried before the next untried one is taken in order."""
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -30,78 +33,105 @@ class BuiltinProposer:
     def __init__(self, backends: Sequence[Backend] | None = None) -> None:
         """`backends` limits the templates; None takes all that fit the device."""
         self.backends = backends
+        self._searches: dict[tuple[str, str], list[_Search]] = {}
 
     def propose(self, context: Context) -> list[Candidate]:
         """At most `context.slots` new candidates; fewer when the templates' spaces are exhausted."""
-        templates = [
-            t
-            for t in templates_for(context.problem, context.info, context.device)
-            if self.backends is None or t.backend in self.backends
-        ]
+        searches = self._for(context)
+        for search in searches:
+            search.begin(context)
         seen = {trial.candidate.hash for trial in context.history}
         found: list[Candidate] = []
-        for template in self._turns(templates, context):
+        for search in _turns(searches, context):
             if len(found) == context.slots:
                 break
-            candidate = self._next(template, context, found, seen)
-            if candidate is not None:
-                found.append(candidate)
+            choice = search.next()
+            if choice is None:
+                continue
+            candidate = search.template.candidate(choice, search.parents)
+            # Two choices may give the same source, where a parameter is felt by no kernel.
+            if candidate.hash not in seen:
                 seen.add(candidate.hash)
+                found.append(candidate)
         return found
 
-    def _turns(self, templates: list[Template], context: Context) -> Iterator[Template]:
-        """Which template each slot is for: every one once, then every second slot for the best so far."""
-        if context.generation == 0:
-            yield from templates
-        ranked = sorted(templates, key=lambda t: min(_values(t, context.history), default=FAILED_VALUE))
-        # An exhausted template takes a turn and fills no slot, hence the room for as many turns as all spaces hold.
-        turns = context.slots + sum(_size(t) for t in templates)
-        for number in range(turns if ranked else 0):
-            yield ranked[0] if number % 2 == 0 else ranked[(number // 2) % len(ranked)]
+    def _for(self, context: Context) -> list[_Search]:
+        key = (context.problem.hash, context.device)
+        if key not in self._searches:
+            offered = templates_for(context.problem, context.info, context.device)
+            self._searches[key] = [_Search(t) for t in offered if self.backends is None or t.backend in self.backends]
+        return self._searches[key]
 
-    def _next(
-        self, template: Template, context: Context, found: Sequence[Candidate], seen: set[str]
-    ) -> Candidate | None:
-        tried = [t for t in context.history if t.candidate.template == template.name]
-        parents = _best_parent(tried)
-        if not tried and not any(c.template == template.name for c in found):
-            return template.candidate(template.default)
-        study = _study(template, tried, found, context)
+
+class _Search:
+    """One template's search. What it keeps between generations is only what the history would give it again."""
+
+    def __init__(self, template: Template) -> None:
+        self.template = template
+        self.size = math.prod(len(choices) for choices in template.space.values())
+        self.best = FAILED_VALUE
+        self.parents: tuple[str, ...] = ()
+        self.seen: set[tuple[Scalar, ...]] = set()
+        self._distributions: dict[str, BaseDistribution] = {
+            n: CategoricalDistribution(list(c)) for n, c in template.space.items()
+        }
+        self._study = optuna.create_study()
+        self._told: set[str] = set()
+
+    def begin(self, context: Context) -> None:
+        """Take the history in, and start this generation's own random numbers."""
+        tried = [t for t in context.history if t.candidate.template == self.template.name]
+        for trial in tried:
+            if trial.candidate.hash not in self._told:
+                self._told.add(trial.candidate.hash)
+                self._tell(trial)
+        self.best = min((_value(t) for t in tried), default=FAILED_VALUE)
+        self.parents = _best_parent(tried)
+        self.seen = {self._point(t.candidate.tunables) for t in tried}
+        text = f"{context.seed}/{context.generation}/{self.template.name}"
+        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+        self._study.sampler = TPESampler(seed=seed, n_startup_trials=max(4, context.slots), multivariate=True)
+
+    def next(self) -> dict[str, Scalar] | None:
+        """A choice that was not tried: the default, then the sampler's; None when all were."""
+        if len(self.seen) >= self.size:
+            return None
+        choice = dict(self.template.default) if not self.seen else self._asked() or self._first_untried()
+        self.seen.add(self._point(choice))
+        return choice
+
+    def _tell(self, trial: Trial) -> None:
+        self._study.add_trial(
+            create_trial(params=dict(trial.candidate.tunables), distributions=self._distributions, value=_value(trial))
+        )
+
+    def _asked(self) -> dict[str, Scalar] | None:
         for _ in range(ASKS):
-            asked = study.ask(_distributions(template))
-            candidate = template.candidate({k: asked.params[k] for k in template.space}, parents)
-            if candidate.hash not in seen:
-                return candidate
-        for values in itertools.product(*template.space.values()):
-            candidate = template.candidate(dict(zip(template.space, values, strict=True)), parents)
-            if candidate.hash not in seen:
-                return candidate
+            asked = self._study.ask(dict(self._distributions))
+            choice = dict(asked.params)
+            # The sampler leaves failed trials out; the result comes through the history, as after a restart.
+            self._study.tell(asked, state=TrialState.FAIL)
+            if self._point(choice) not in self.seen:
+                return choice
         return None
 
+    def _first_untried(self) -> dict[str, Scalar]:
+        points = itertools.product(*self.template.space.values())
+        untried = next(p for p in points if p not in self.seen)
+        return dict(zip(self.template.space, untried, strict=True))
 
-def _study(
-    template: Template, tried: Sequence[Trial], found: Sequence[Candidate], context: Context
-) -> optuna.study.Study:
-    """A study rebuilt from the history, so that nothing has to be kept between generations or across a kill."""
-    text = f"{context.seed}/{context.generation}/{template.name}/{len(found)}"
-    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
-    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=max(4, context.slots), multivariate=True)
-    study = optuna.create_study(sampler=sampler)
-    for trial in tried:
-        study.add_trial(
-            optuna.trial.create_trial(
-                params=dict(trial.candidate.tunables), distributions=_distributions(template), value=_value(trial)
-            )
-        )
-    return study
+    def _point(self, choice: Mapping[str, Scalar]) -> tuple[Scalar, ...]:
+        return tuple(choice[name] for name in self.template.space)
 
 
-def _distributions(template: Template) -> dict[str, optuna.distributions.BaseDistribution]:
-    return {name: optuna.distributions.CategoricalDistribution(list(c)) for name, c in template.space.items()}
-
-
-def _size(template: Template) -> int:
-    return math.prod(len(choices) for choices in template.space.values())
+def _turns(searches: list[_Search], context: Context) -> Iterator[_Search]:
+    """Which search each slot is for: every one once, then every second slot for the best so far."""
+    if context.generation == 0:
+        yield from searches
+    ranked = sorted(searches, key=lambda search: search.best)
+    # An exhausted search takes a turn and fills no slot, hence room for as many turns as all spaces hold.
+    for number in range(2 * (context.slots + sum(s.size for s in searches)) if ranked else 0):
+        yield ranked[0] if number % 2 == 0 else ranked[(number // 2) % len(ranked)]
 
 
 def _value(trial: Trial) -> float:
@@ -110,10 +140,6 @@ def _value(trial: Trial) -> float:
     if measurement is None or "eager" not in measurement.speedups:
         return FAILED_VALUE
     return 1.0 / measurement.speedups["eager"].median
-
-
-def _values(template: Template, history: Sequence[Trial]) -> list[float]:
-    return [_value(t) for t in history if t.candidate.template == template.name]
 
 
 def _best_parent(tried: Sequence[Trial]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Connection, Select, insert, select
 from sqlalchemy.orm import Session
 
 from kernelwright.kernelbench.errors import UsageError
@@ -32,7 +32,7 @@ from kernelwright.stages.archive.models import (
 from kernelwright.stages.codec import from_json, to_json
 from kernelwright.stages.execute.job import JobResult
 from kernelwright.stages.translate.graph import OpInfo
-from kernelwright.stages.types import Candidate, Check, Compilation
+from kernelwright.stages.types import Candidate, Check, Compilation, Measurement
 
 
 @dataclass(frozen=True)
@@ -136,34 +136,32 @@ class Archive:
 
     def add_proposals(self, run: str, generation: int, candidates: Sequence[Candidate], attempt: int = 0) -> None:
         """Store a generation of a run, its slots in order. What is there already stays."""
-        with Session(self._writing) as session, session.begin():
-            problem_hash = session.get_one(RunRow, run).problem_hash
-            for slot, candidate in enumerate(candidates):
-                key = (run, generation, slot, attempt)
-                if session.get(ProposalRow, key) is not None:
-                    continue
-                _add_candidate(session, problem_hash, candidate)
-                session.add(
-                    ProposalRow(
-                        run_id=run,
-                        generation=generation,
-                        slot=slot,
-                        attempt=attempt,
-                        problem_hash=problem_hash,
-                        candidate_hash=candidate.hash,
+        with self._writing.begin() as connection:
+            taken = set(
+                connection.scalars(
+                    select(ProposalRow.slot).where(
+                        ProposalRow.run_id == run, ProposalRow.generation == generation, ProposalRow.attempt == attempt
                     )
                 )
+            )
+            new = [(slot, candidate) for slot, candidate in enumerate(candidates) if slot not in taken]
+            if not new:
+                return
+            problem_hash = _problem_of(connection, run)
+            _add_candidates(connection, problem_hash, [candidate for _, candidate in new])
+            place = {"run_id": run, "generation": generation, "attempt": attempt, "problem_hash": problem_hash}
+            connection.execute(insert(ProposalRow), [place | {"slot": s, "candidate_hash": c.hash} for s, c in new])
 
     def add_result(self, run: str, result: JobResult, stage: str = SEARCH) -> bool:
         """Store a verdict with its evidence and times. False when this run has one for the candidate and stage."""
-        with Session(self._writing) as session, session.begin():
-            if session.get(VerdictRow, (run, result.candidate_hash, stage)) is not None:
+        key = {"run_id": run, "candidate_hash": result.candidate_hash, "stage": stage}
+        with self._writing.begin() as connection:
+            if connection.scalar(select(VerdictRow.status).filter_by(**key)) is not None:
                 return False
-            problem_hash = session.get_one(RunRow, run).problem_hash
-            session.add(_verdict_row(run, problem_hash, stage, result))
+            verdict = _verdict_values(result) | {"problem_hash": _problem_of(connection, run)}
+            connection.execute(insert(VerdictRow), key | verdict)
             if result.measurement is not None:
-                session.flush()
-                session.add(_measurement_row(run, stage, result))
+                connection.execute(insert(MeasurementRow), key | _measurement_values(result.measurement))
             return True
 
     def add_precheck(
@@ -171,8 +169,7 @@ class Archive:
     ) -> None:
         """Store what a machine without the device found out about a candidate; a newer finding replaces an older."""
         with Session(self._writing) as session, session.begin():
-            _add_candidate(session, problem.hash, candidate)
-            session.flush()
+            _add_candidates(session.connection(), problem.hash, [candidate])
             session.merge(
                 PrecheckRow(
                     problem_hash=problem.hash,
@@ -214,6 +211,17 @@ class Archive:
             if row is None:
                 raise UsageError(f"no problem {problem_hash[:12]} in this archive")
             return Described(row.signature, row.functional, row.flops, row.bytes_least, row.captured_by)
+
+    def proposals(self, run: str) -> list[tuple[int, Candidate]]:
+        """Every proposal of a run with its generation, in order."""
+        query = (
+            select(ProposalRow.generation, CandidateRow)
+            .join(ProposalRow, _same_candidate(ProposalRow))
+            .where(ProposalRow.run_id == run)
+            .order_by(ProposalRow.generation, ProposalRow.slot, ProposalRow.attempt)
+        )
+        with Session(self.engine) as session:
+            return [(generation, candidate_of(row)) for generation, row in session.execute(query)]
 
     def proposals_of(self, run: str, generation: int) -> list[Candidate]:
         """The candidates of one generation, in the order of their slots."""
@@ -281,46 +289,53 @@ def result_of(verdict: VerdictRow, measurement: MeasurementRow | None) -> JobRes
     )
 
 
-def _add_candidate(session: Session, problem_hash: str, candidate: Candidate) -> None:
-    if session.get(CandidateRow, (problem_hash, candidate.hash)) is not None:
+def _problem_of(connection: Connection, run: str) -> str:
+    return connection.execute(select(RunRow.problem_hash).where(RunRow.id == run)).scalar_one()
+
+
+def _add_candidates(connection: Connection, problem_hash: str, candidates: Sequence[Candidate]) -> None:
+    by_hash = {candidate.hash: candidate for candidate in candidates}
+    known = connection.scalars(
+        select(CandidateRow.hash).where(CandidateRow.problem_hash == problem_hash, CandidateRow.hash.in_(by_hash))
+    )
+    for candidate_hash in known:
+        del by_hash[candidate_hash]
+    if not by_hash:
         return
-    fields = to_json(candidate)
-    session.add(CandidateRow(problem_hash=problem_hash, hash=candidate.hash, created_at=_now(), **fields))
-    for parent in candidate.parents:
-        session.add(LineageRow(problem_hash=problem_hash, child=candidate.hash, parent=parent))
-    session.flush()
-
-
-def _verdict_row(run: str, problem_hash: str, stage: str, result: JobResult) -> VerdictRow:
-    return VerdictRow(
-        run_id=run,
-        candidate_hash=result.candidate_hash,
-        stage=stage,
-        problem_hash=problem_hash,
-        status=result.verdict.status.value,
-        message=result.verdict.message,
-        checks=to_json(result.verdict.checks),
-        environment=to_json(result.environment),
-        compilation=to_json(result.compilation),
-        seconds=to_json(result.seconds),
-        key=result.key,
-        created_at=_now(),
+    now = _now()
+    connection.execute(
+        insert(CandidateRow),
+        [to_json(c) | {"problem_hash": problem_hash, "hash": h, "created_at": now} for h, c in by_hash.items()],
     )
+    edges = [(h, parent) for h, c in by_hash.items() for parent in dict.fromkeys(c.parents)]
+    if edges:
+        connection.execute(
+            insert(LineageRow), [{"problem_hash": problem_hash, "child": c, "parent": p} for c, p in edges]
+        )
 
 
-def _measurement_row(run: str, stage: str, result: JobResult) -> MeasurementRow:
-    assert result.measurement is not None
-    over_eager = result.measurement.speedups.get("eager")
-    return MeasurementRow(
-        run_id=run,
-        candidate_hash=result.candidate_hash,
-        stage=stage,
-        median_ms=result.measurement.candidate.median_ms,
-        speedup_over_eager=over_eager and over_eager.median,
-        speedup_low=over_eager and over_eager.low,
-        speedup_high=over_eager and over_eager.high,
-        data=to_json(result.measurement),
-    )
+def _verdict_values(result: JobResult) -> dict[str, Any]:
+    return {
+        "status": result.verdict.status.value,
+        "message": result.verdict.message,
+        "checks": to_json(result.verdict.checks),
+        "environment": to_json(result.environment),
+        "compilation": to_json(result.compilation),
+        "seconds": to_json(result.seconds),
+        "key": result.key,
+        "created_at": _now(),
+    }
+
+
+def _measurement_values(measurement: Measurement) -> dict[str, Any]:
+    over_eager = measurement.speedups.get("eager")
+    return {
+        "median_ms": measurement.candidate.median_ms,
+        "speedup_over_eager": over_eager and over_eager.median,
+        "speedup_low": over_eager and over_eager.low,
+        "speedup_high": over_eager and over_eager.high,
+        "data": to_json(measurement),
+    }
 
 
 def _proposed(run: str) -> Select[CandidateRow]:

@@ -61,6 +61,7 @@ class Bench:
         wanted = -(-2 * cache_bytes // max(first.nbytes, 1))
         self.arena = Arena(first, expected, min(max(wanted, TIMED_CASES), MAX_SLOTS), device)
         self.clock = clock_for(device)
+        self.environment = devices.environment(device)
         self.files = tempfile.TemporaryDirectory(prefix="kernelwright-bench-")
         self.init_file = Path(self.files.name) / "init.pkl"
         self.init_file.write_bytes(pickle.dumps(list(self.contract.get_init_inputs())))
@@ -84,10 +85,9 @@ class Bench:
     def evaluate(self, job: Job, compilation: Compilation, on_stage: Callable[[str], None]) -> JobResult:
         """Verify and measure one compiled candidate. Whatever it does is a verdict, never an exception."""
         seconds = {"compile": compilation.seconds}
-        environment = devices.environment(self.device)
 
         def result(verdict: Verdict, measurement: Measurement | None = None) -> JobResult:
-            return JobResult(job.key, job.candidate.hash, verdict, environment, compilation, measurement, seconds)
+            return JobResult(job.key, job.candidate.hash, verdict, self.environment, compilation, measurement, seconds)
 
         if not compilation.ok:
             return result(Verdict(Status.COMPILE_ERROR, compilation.log))
