@@ -24,7 +24,7 @@ class RunSettings(BaseSettings):
     """Stop after this many proposals."""
     time_s: float = Field(100.0, gt=0)
     """Stop proposing after this many seconds of wall time."""
-    generation_size: int = Field(4, ge=1)
+    generation_size: int = Field(6, ge=1)
     """Proposals a generation: each generation learns from the ones before."""
     patience: int = Field(3, ge=1)
     """Stop after this many generations in a row without a faster candidate."""

@@ -72,7 +72,7 @@ def walk_seconds(folder: Path, candidates: int, seed: int) -> float:
         time_s=3600.0,
         seed=seed,
     )
-    opened = open_new(from_spec("core/softmax"), settings)
+    opened = open_new(from_spec("core/matmul_bias_gelu"), settings)
     start = time.perf_counter()
     walk(opened, lambda event: None, InstantExecutor(), GpuProposer())
     return time.perf_counter() - start

@@ -19,8 +19,6 @@ from kernelwright.stages.types import Backend, Candidate, Scalar
 
 FAILED_VALUE = 10.0
 """What the search is told of a candidate that is wrong: ten times slower than eager."""
-ASKS = 4
-"""How often the sampler may name a choice that was tried before the next untried one is taken in order."""
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -96,7 +94,7 @@ class _Search:
         """A choice that was not tried: the default, then the sampler's; None when all were."""
         if len(self.seen) >= self.size:
             return None
-        choice = dict(self.template.default) if not self.seen else self._asked() or self._first_untried()
+        choice = dict(self.template.default) if not self.seen else self._asked()
         self.seen.add(self._point(choice))
         return choice
 
@@ -105,20 +103,16 @@ class _Search:
             create_trial(params=dict(trial.candidate.tunables), distributions=self._distributions, value=_value(trial))
         )
 
-    def _asked(self) -> dict[str, Scalar] | None:
-        for _ in range(ASKS):
-            asked = self._study.ask(dict(self._distributions))
-            choice = dict(asked.params)
-            # The sampler leaves failed trials out; the result comes through the history, as after a restart.
-            self._study.tell(asked, state=TrialState.FAIL)
-            if self._point(choice) not in self.seen:
-                return choice
-        return None
-
-    def _first_untried(self) -> dict[str, Scalar]:
-        points = itertools.product(*self.template.space.values())
-        untried = next(p for p in points if p not in self.seen)
-        return dict(zip(self.template.space, untried, strict=True))
+    def _asked(self) -> dict[str, Scalar]:
+        """The sampler's choice, or where that was tried already the nearest one that was not."""
+        asked = self._study.ask(dict(self._distributions))
+        # The sampler leaves failed trials out; the result comes through the history, as after a restart.
+        self._study.tell(asked, state=TrialState.FAIL)
+        wish = self._point(asked.params)
+        if wish in self.seen:
+            untried = (p for p in itertools.product(*self.template.space.values()) if p not in self.seen)
+            wish = min(untried, key=lambda point: sum(a != b for a, b in zip(point, wish, strict=True)))
+        return dict(zip(self.template.space, wish, strict=True))
 
     def _point(self, choice: Mapping[str, Scalar]) -> tuple[Scalar, ...]:
         return tuple(choice[name] for name in self.template.space)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kernelwright.kernelbench.errors import UsageError
@@ -77,43 +78,41 @@ def run_bundle(folder: Path, cache: Path, limit_s: float | None) -> int:
     """Run what has no result yet. Returns 0 when every job has one, 4 when the time limit came first."""
     from kernelwright.stages.execute.worker import Worker
 
-    start = time.monotonic()
-    everything = jobs(folder)
-    done = results(folder)
+    ends = math.inf if limit_s is None else time.monotonic() + limit_s
+    groups: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs(folder):
+        groups.setdefault((job.problem.hash, job.device), []).append(job)
+    done = {r.key: r for r in results(folder)}
     _drop_torn_line(folder)
-    keys = {r.key for r in done}
-    by_problem: dict[tuple[str, str], list[Job]] = {}
-    for job in everything:
-        by_problem.setdefault((job.problem.hash, job.device), []).append(job)
     worker = Worker(cache)
     try:
         with (folder / RESULTS).open("a") as out:
-            for group in by_problem.values():
-                for job in _waiting(group, done, keys):
-                    if limit_s is not None and time.monotonic() - start > limit_s:
-                        print(f"time limit: {len(keys)} results so far; run the same command to go on", file=sys.stderr)
-                        return 4
-                    for result in worker.run([job], lambda progress: None):
+            for group in groups.values():
+                while batch := waiting(group, done):
+                    # The whole batch is handed over at once: compiling runs ahead of the device.
+                    for result in worker.run(batch, lambda progress: None):
                         out.write(json.dumps(to_json(result)) + "\n")
                         out.flush()
                         os.fsync(out.fileno())
-                        done.append(result)
-                        keys.add(result.key)
-                        print(_line(job, result), file=sys.stderr, flush=True)
+                        done[result.key] = result
+                        print(_line(group[0].problem.name, result), file=sys.stderr, flush=True)
+                        if time.monotonic() > ends and any(waiting(g, done) for g in groups.values()):
+                            print("the time is over; run the same command again to go on", file=sys.stderr)
+                            return 4
     finally:
         worker.close()
     return 0
 
 
-def _waiting(group: list[Job], done: list[JobResult], keys: set[str]) -> Iterable[Job]:
-    """The jobs of one problem that have no result, then the confirmation of its best candidate."""
-    for job in group:
-        if job.key not in keys:
-            yield job
-    wanted = {job.key: job for job in group}
-    best = fastest([r for r in done if r.key in wanted])
-    if best is not None and best.key + CONFIRM not in keys:
-        yield confirmation(wanted[best.key])
+def waiting(group: list[Job], done: Mapping[str, JobResult]) -> list[Job]:
+    """The jobs of one problem that have no result; once all have one, the confirmation of the fastest candidate."""
+    left = [job for job in group if job.key not in done]
+    if left:
+        return left
+    best = fastest([done[job.key] for job in group])
+    if best is None or best.key + CONFIRM in done:
+        return []
+    return [confirmation(next(job for job in group if job.key == best.key))]
 
 
 def fastest(found: Iterable[JobResult]) -> JobResult | None:
@@ -140,10 +139,10 @@ def _drop_torn_line(folder: Path) -> None:
             path.write_bytes(data[: data.rfind(b"\n") + 1])
 
 
-def _line(job: Job, result: JobResult) -> str:
+def _line(problem: str, result: JobResult) -> str:
     speed = ""
     if result.measurement and "eager" in result.measurement.speedups:
         ratio = result.measurement.speedups["eager"]
         speed = f" {ratio.median:.2f}x over eager [{ratio.low:.2f}, {ratio.high:.2f}]"
     reason = result.verdict.message.splitlines()[0] if result.verdict.message else ""
-    return f"{job.problem.name} {result.key} {result.verdict.status}{speed} {reason}".rstrip()
+    return f"{problem} {result.key} {result.verdict.status}{speed} {reason}".rstrip()
