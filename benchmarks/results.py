@@ -23,9 +23,14 @@ def row(metric: str, value: float, unit: str, n: int, where: Environment, **more
         "torch": where.torch,
         "triton": where.triton,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "command": " ".join(["python", *sys.argv]),
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *map(_portable, sys.argv[1:])]),
         **more,
     }
+
+
+def _portable(argument: str) -> str:
+    """An absolute path is shortened to its last part: where it lay on one machine helps nobody."""
+    return Path(argument).name if Path(argument).is_absolute() else argument
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
