@@ -23,13 +23,18 @@ def row(metric: str, value: float, unit: str, n: int, where: Environment, **more
         "torch": where.torch,
         "triton": where.triton,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *map(_portable, sys.argv[1:])]),
+        "command": _command(),
         **more,
     }
 
 
+def _command() -> str:
+    """What was typed, from the project's folder; of files elsewhere only the name."""
+    script, *arguments = sys.argv
+    return " ".join(["python", f"benchmarks/{Path(script).name}", *(_portable(a) for a in arguments)])
+
+
 def _portable(argument: str) -> str:
-    """An absolute path is shortened to its last part: where it lay on one machine helps nobody."""
     return Path(argument).name if Path(argument).is_absolute() else argument
 
 

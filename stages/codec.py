@@ -16,21 +16,23 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
+_PLAIN = (str, int, bool, type(None))
+
 
 def to_json(value: Any) -> Any:
     """Return `value` as dicts, lists, strings, numbers, booleans and None."""
+    if type(value) in _PLAIN:
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
     if isinstance(value, Mapping):
         return {str(k): to_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [to_json(v) for v in value]
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
