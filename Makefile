@@ -1,6 +1,9 @@
-# `make help` lists the targets. PYTHON=python3.12 make test chooses another interpreter for a new .venv.
+# `make help` lists the targets. `make test PYTHON=python3.12` chooses another interpreter for a new .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+# Processes that share the tests; a file's tests stay together, for their fixtures are dear.
+WORKERS ?= 2
+# Where `make gpu` leaves its logs and results.
 OUT ?= build/gpu
 
 .PHONY: help demo test test-slow check gpu docs clean
@@ -13,7 +16,7 @@ demo: .venv/.installed ## make examples/rmsnorm.py faster, on the CPU, with no k
 	$(BIN)/kernelwright optimize examples/rmsnorm.py
 
 test: .venv/.installed ## all tests but those marked slow
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
 
 test-slow: .venv/.installed ## the tests marked slow
 	$(BIN)/python -m pytest -m slow

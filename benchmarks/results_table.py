@@ -2,9 +2,9 @@
 
     python benchmarks/results_table.py [--folder docs/results] [--out docs/results.md]
 
-A file holds a list of rows, each with all of FIELDS. Beside them may stand `low` and `high`, the ends of a 95 % interval,
-and `shape`, a label of the problem's SHAPES. The scripts in this folder write the rows (`results.row`); nothing is typed
-in by hand.
+A file holds a list of rows, each with all of FIELDS. Beside them may stand `low` and `high`, the ends of a 95 %
+interval, and `shape`, a label of the problem's SHAPES. The scripts in this folder write the rows (`results.row`);
+nothing is typed in by hand.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ FIELDS = ("metric", "value", "unit", "n", "device", "driver", "torch", "triton",
 COLUMNS = ("metric", "value", "n", "device", "versions", "date", "command")
 HEAD = """# Measured results
 
-This file is written by `make docs` from `docs/results/*.json`, and those by the scripts that measured. Each row names the
-command that gave it. `n` is how many samples the value is the median of. Brackets hold a 95 % interval.
+This file is written by `make docs` from `docs/results/*.json`, and those by the scripts that measured. Each row names
+the command that gave it. `n` is how many samples the value is the median of. Brackets hold a 95 % interval.
 """
 
 Row = dict[str, Any]

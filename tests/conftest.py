@@ -1,4 +1,4 @@
-"""What every test file shares: `gpu` tests skip with a reason where there is no device, and no example has a deadline."""
+"""What every test file shares: `gpu` tests skip where there is no device, and no example has a deadline."""
 
 import contextlib
 

@@ -42,7 +42,9 @@ def test_the_documents_name_files_that_exist() -> None:
     named = {
         (path.name, file)
         for path in documents
-        for file in re.findall(r"`((?:agent|stages|kernelbench|tests|examples|docs|scripts|benchmarks)/[\w./-]+)`", path.read_text())
+        for file in re.findall(
+            r"`((?:agent|stages|kernelbench|tests|examples|docs|scripts|benchmarks)/[\w./-]+)`", path.read_text()
+        )
     }
     assert named
     assert [(where, file) for where, file in sorted(named) if not (ROOT / file).exists()] == []

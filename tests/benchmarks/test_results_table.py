@@ -37,7 +37,9 @@ def test_each_file_becomes_a_table_and_each_row_a_line(tmp_path: Path) -> None:
     lines = out.read_text().splitlines()
     assert "## foundation" in lines
     first, second = (line for line in lines if line.startswith("| `"))
-    assert "`rmsnorm.cpu.speedup_over_eager` (shape gpu) | 2.973 x [2.9, 3.05] | 30 | A processor \\| 2 threads |" in first
+    assert (
+        "`rmsnorm.cpu.speedup_over_eager` (shape gpu) | 2.973 x [2.9, 3.05] | 30 | A processor \\| 2 threads |" in first
+    )
     assert "torch 2.13.0, triton 3.8.0 | 2026-12-01 | `python benchmarks/foundation.py`" in first
     assert "12,345,678 bytes" in second
     assert "driver 580.1" in second

@@ -1,4 +1,4 @@
-"""What every proposer is held to: new candidates, no more than were asked for, and the same ones for the same context."""
+"""What every proposer is held to: new candidates, no more than asked for, and the same ones for the same context."""
 
 from collections.abc import Callable
 from dataclasses import replace

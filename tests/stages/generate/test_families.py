@@ -1,4 +1,4 @@
-"""What every operator family is held to, over the whole core suite: a template is whole, pure, and says what it does."""
+"""What every operator family is held to, over the core suite: a template is whole, pure, and says what it does."""
 
 import ast
 from functools import cache
