@@ -76,6 +76,8 @@ class Archive:
     def __init__(self, where: str | Path) -> None:
         self.engine = open_engine(where)
         self._writing = writing(self.engine)
+        self._problems: dict[str, str] = {}
+        """Problem hash by run: it never changes, and every write needs it."""
 
     @classmethod
     def open(cls, where: str | Path) -> Archive:
@@ -147,7 +149,7 @@ class Archive:
             new = [(slot, candidate) for slot, candidate in enumerate(candidates) if slot not in taken]
             if not new:
                 return
-            problem_hash = _problem_of(connection, run)
+            problem_hash = self._problem_of(connection, run)
             _add_candidates(connection, problem_hash, [candidate for _, candidate in new])
             place = {"run_id": run, "generation": generation, "attempt": attempt, "problem_hash": problem_hash}
             connection.execute(insert(ProposalRow), [place | {"slot": s, "candidate_hash": c.hash} for s, c in new])
@@ -158,11 +160,17 @@ class Archive:
         with self._writing.begin() as connection:
             if connection.scalar(select(VerdictRow.status).filter_by(**key)) is not None:
                 return False
-            verdict = _verdict_values(result) | {"problem_hash": _problem_of(connection, run)}
+            verdict = _verdict_values(result) | {"problem_hash": self._problem_of(connection, run)}
             connection.execute(insert(VerdictRow), key | verdict)
             if result.measurement is not None:
                 connection.execute(insert(MeasurementRow), key | _measurement_values(result.measurement))
             return True
+
+    def _problem_of(self, connection: Connection, run: str) -> str:
+        if run not in self._problems:
+            query = select(RunRow.problem_hash).where(RunRow.id == run)
+            self._problems[run] = connection.execute(query).scalar_one()
+        return self._problems[run]
 
     def add_precheck(
         self, problem: Problem, candidate: Candidate, compilation: Compilation, checks: Sequence[Check]
@@ -287,10 +295,6 @@ def result_of(verdict: VerdictRow, measurement: MeasurementRow | None) -> JobRes
             "seconds": verdict.seconds,
         },
     )
-
-
-def _problem_of(connection: Connection, run: str) -> str:
-    return connection.execute(select(RunRow.problem_hash).where(RunRow.id == run)).scalar_one()
 
 
 def _add_candidates(connection: Connection, problem_hash: str, candidates: Sequence[Candidate]) -> None:

@@ -10,6 +10,7 @@ import ast
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
 
 from kernelwright.kernelbench.problem import Problem
@@ -83,6 +84,7 @@ def module_source(
     )
 
 
+@cache
 def _reference(source: str) -> str:
     """The problem's source without its inputs: imports, constants and classes stay as they are written."""
     lines = source.splitlines()
@@ -110,7 +112,12 @@ def _defined(node: ast.stmt) -> list[str]:
 
 
 def _forward(problem: Problem) -> ast.FunctionDef | None:
-    for node in ast.parse(problem.source).body:
+    return _forward_in(problem.source)
+
+
+@cache
+def _forward_in(source: str) -> ast.FunctionDef | None:
+    for node in ast.parse(source).body:
         if isinstance(node, ast.ClassDef) and node.name == "Model":
             return next((f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "forward"), None)
     return None
