@@ -7,6 +7,7 @@ computes with the kernels only what they were written for, and leaves the rest t
 from __future__ import annotations
 
 import ast
+import keyword
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -247,7 +248,15 @@ def _state(graph: Graph, plan: Plan, names: Mapping[str, str]) -> Iterator[str]:
         used |= set(step.node.refs()) if isinstance(step, LibraryCall) else {load.source for load in step.loads}
     for one in graph.inputs:
         if one.kind is not InputKind.ARGUMENT and one.name in used:
-            yield f"{names[one.name]} = self.{one.target}"
+            yield f"{names[one.name]} = {_attribute(one)}"
+
+
+def _attribute(given: Input) -> str:
+    """The parameter or buffer of this path; in a path such as `layers.0.weight` not every part is a Python name."""
+    if all(part.isidentifier() and not keyword.iskeyword(part) for part in given.target.split(".")):
+        return f"self.{given.target}"
+    getter = "get_parameter" if given.kind is InputKind.PARAMETER else "get_buffer"
+    return f"self.{getter}({given.target!r})"
 
 
 def _steps(graph: Graph, plan: Plan, launches: Mapping[str, Launch], names: Mapping[str, str]) -> Iterator[str]:
