@@ -100,7 +100,7 @@ def bring_back(folder: Path, archive_path: Path, runs: Path) -> list[Opened]:
                     archive.add_result(run, result, CONFIRM if result.key.endswith(bundle.CONFIRM) else SEARCH)
             opened.append(Opened(run, first.problem, settings, runs / run))
             if len(archive.results_of(run, SEARCH)) == len(group):
-                archive.finish_run(run)
+                archive.finish_run(run, "the bundle was done")
     return opened
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -56,7 +56,8 @@ class Opened:
             self.run, self.problem, self.settings.device, self.settings.max_candidates, self.settings.time_s
         )
         with Archive.open(self.settings.archive) as archive:
-            return fold_records(empty, outcome(archive, self.run))
+            view = fold_records(empty, outcome(archive, self.run))
+            return replace(view, stop=archive.run(self.run).stop)
 
     def resume_command(self) -> str:
         """What to type to go on with it."""
@@ -99,6 +100,8 @@ def walk(opened: Opened, observe: Observer, executor: Executor | None = None, pr
             Archive.open(opened.settings.archive) as archive,
             closing(sqlite3.connect(opened.folder / "checkpoint.db", check_same_thread=False)) as connection,
         ):
+            # With the write-ahead log this survives a kill; a fsync each step would cost more than the step.
+            connection.execute("PRAGMA synchronous = NORMAL")
             services = Services(
                 problem=opened.problem,
                 info=info,
@@ -112,8 +115,8 @@ def walk(opened: Opened, observe: Observer, executor: Executor | None = None, pr
             config: RunnableConfig = {"configurable": {"thread_id": opened.run}, "recursion_limit": RECURSION_LIMIT}
             begun = app.get_state(config).values
             first = RunState(run=opened.run, generation=0, stale=0, elapsed_s=0.0, stop="")
-            app.invoke(None if begun else first, config, durability="sync")
-            archive.finish_run(opened.run)
+            last = app.invoke(None if begun else first, config, durability="sync")
+            archive.finish_run(opened.run, last["stop"])
     finally:
         if own:
             executor.close()

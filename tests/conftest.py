@@ -1,6 +1,16 @@
-"""What every test file shares: tests marked `gpu` skip with a reason where there is no CUDA device."""
+"""What every test file shares: `gpu` tests skip where there is no device, and no example has a deadline."""
+
+import contextlib
 
 import pytest
+
+# A machine with a GPU and nothing installed has no hypothesis, and runs the tests marked `gpu` only.
+with contextlib.suppress(ImportError):
+    from hypothesis import settings
+
+    # Time is not what a test is about: on a busy machine a first example may be slow, and a right test would fail.
+    settings.register_profile("no_deadline", deadline=None)
+    settings.load_profile("no_deadline")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 
 import optuna
@@ -70,11 +71,14 @@ class _Search:
         self.best = FAILED_VALUE
         self.parents: tuple[str, ...] = ()
         self.seen: set[tuple[Scalar, ...]] = set()
+        # Positions in the choices: the sampler compares choices by the thousand, and numbers compare faster.
         self._distributions: dict[str, BaseDistribution] = {
-            n: CategoricalDistribution(list(c)) for n, c in template.space.items()
+            name: CategoricalDistribution(range(len(choices))) for name, choices in template.space.items()
         }
         self._study = optuna.create_study()
         self._told: set[str] = set()
+        self._random = random.Random(0)
+        self._asked = 0
 
     def begin(self, context: Context) -> None:
         """Take the history in, and start this generation's own random numbers."""
@@ -89,30 +93,46 @@ class _Search:
         text = f"{context.seed}/{context.generation}/{self.template.name}"
         seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._study.sampler = TPESampler(seed=seed, n_startup_trials=max(4, context.slots), multivariate=True)
+        self._random = random.Random(seed)
+        self._asked = 0
 
     def next(self) -> dict[str, Scalar] | None:
         """A choice that was not tried: the default, then the sampler's; None when all were."""
         if len(self.seen) >= self.size:
             return None
-        choice = dict(self.template.default) if not self.seen else self._asked()
+        choice = dict(self.template.default) if not self.seen else self._search()
         self.seen.add(self._point(choice))
         return choice
 
     def _tell(self, trial: Trial) -> None:
         self._study.add_trial(
-            create_trial(params=dict(trial.candidate.tunables), distributions=self._distributions, value=_value(trial))
+            create_trial(params=self._positions(trial), distributions=self._distributions, value=_value(trial))
         )
 
-    def _asked(self) -> dict[str, Scalar]:
-        """The sampler's choice, or where that was tried already the nearest one that was not."""
-        asked = self._study.ask(dict(self._distributions))
-        # The sampler leaves failed trials out; the result comes through the history, as after a restart.
-        self._study.tell(asked, state=TrialState.FAIL)
-        wish = self._point(asked.params)
+    def _search(self) -> dict[str, Scalar]:
+        """The sampler's choice and a random one in turn; where it was tried already, the nearest that was not.
+
+        Within a generation the sampler learns nothing new, and alone would name nearly the same choice again and again.
+        """
+        self._asked += 1
+        wish = self._sampled() if self._asked % 2 else self._drawn()
         if wish in self.seen:
             untried = (p for p in itertools.product(*self.template.space.values()) if p not in self.seen)
             wish = min(untried, key=lambda point: sum(a != b for a, b in zip(point, wish, strict=True)))
         return dict(zip(self.template.space, wish, strict=True))
+
+    def _sampled(self) -> tuple[Scalar, ...]:
+        asked = self._study.ask(dict(self._distributions))
+        # The sampler leaves failed trials out; the result comes through the history, as after a restart.
+        self._study.tell(asked, state=TrialState.FAIL)
+        return tuple(choices[asked.params[name]] for name, choices in self.template.space.items())
+
+    def _drawn(self) -> tuple[Scalar, ...]:
+        return tuple(self._random.choice(choices) for choices in self.template.space.values())
+
+    def _positions(self, trial: Trial) -> dict[str, int]:
+        tunables = trial.candidate.tunables
+        return {name: list(choices).index(tunables[name]) for name, choices in self.template.space.items()}
 
     def _point(self, choice: Mapping[str, Scalar]) -> tuple[Scalar, ...]:
         return tuple(choice[name] for name in self.template.space)

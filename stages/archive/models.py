@@ -84,6 +84,8 @@ class RunRow(Base):
     settings: Mapped[dict[str, Any]]
     status: Mapped[str]
     """`running` (or killed while it ran) or `done`."""
+    stop: Mapped[str]
+    """Why the search ended."""
     started_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
 

@@ -55,6 +55,7 @@ class RunInfo:
     device: str
     settings: dict[str, Any]
     status: str
+    stop: str
     started_at: datetime
     ended_at: datetime | None
 
@@ -76,6 +77,8 @@ class Archive:
     def __init__(self, where: str | Path) -> None:
         self.engine = open_engine(where)
         self._writing = writing(self.engine)
+        self._problems: dict[str, str] = {}
+        """Problem hash by run: it never changes, and every write needs it."""
 
     @classmethod
     def open(cls, where: str | Path) -> Archive:
@@ -124,15 +127,16 @@ class Archive:
                     device=device,
                     settings=settings,
                     status="running",
+                    stop="",
                     started_at=_now(),
                 )
             )
 
-    def finish_run(self, run: str) -> None:
-        """Mark a run as done."""
+    def finish_run(self, run: str, stop: str) -> None:
+        """Mark a run as done; `stop` says why its search ended."""
         with Session(self._writing) as session, session.begin():
             row = session.get_one(RunRow, run)
-            row.status, row.ended_at = "done", _now()
+            row.status, row.stop, row.ended_at = "done", stop, _now()
 
     def add_proposals(self, run: str, generation: int, candidates: Sequence[Candidate], attempt: int = 0) -> None:
         """Store a generation of a run, its slots in order. What is there already stays."""
@@ -147,7 +151,7 @@ class Archive:
             new = [(slot, candidate) for slot, candidate in enumerate(candidates) if slot not in taken]
             if not new:
                 return
-            problem_hash = _problem_of(connection, run)
+            problem_hash = self._problem_of(connection, run)
             _add_candidates(connection, problem_hash, [candidate for _, candidate in new])
             place = {"run_id": run, "generation": generation, "attempt": attempt, "problem_hash": problem_hash}
             connection.execute(insert(ProposalRow), [place | {"slot": s, "candidate_hash": c.hash} for s, c in new])
@@ -158,11 +162,17 @@ class Archive:
         with self._writing.begin() as connection:
             if connection.scalar(select(VerdictRow.status).filter_by(**key)) is not None:
                 return False
-            verdict = _verdict_values(result) | {"problem_hash": _problem_of(connection, run)}
+            verdict = _verdict_values(result) | {"problem_hash": self._problem_of(connection, run)}
             connection.execute(insert(VerdictRow), key | verdict)
             if result.measurement is not None:
                 connection.execute(insert(MeasurementRow), key | _measurement_values(result.measurement))
             return True
+
+    def _problem_of(self, connection: Connection, run: str) -> str:
+        if run not in self._problems:
+            query = select(RunRow.problem_hash).where(RunRow.id == run)
+            self._problems[run] = connection.execute(query).scalar_one()
+        return self._problems[run]
 
     def add_precheck(
         self, problem: Problem, candidate: Candidate, compilation: Compilation, checks: Sequence[Check]
@@ -289,10 +299,6 @@ def result_of(verdict: VerdictRow, measurement: MeasurementRow | None) -> JobRes
     )
 
 
-def _problem_of(connection: Connection, run: str) -> str:
-    return connection.execute(select(RunRow.problem_hash).where(RunRow.id == run)).scalar_one()
-
-
 def _add_candidates(connection: Connection, problem_hash: str, candidates: Sequence[Candidate]) -> None:
     by_hash = {candidate.hash: candidate for candidate in candidates}
     known = connection.scalars(
@@ -364,7 +370,9 @@ def _same_verdict() -> Any:
 
 
 def _run_info(row: RunRow) -> RunInfo:
-    return RunInfo(row.id, row.problem_hash, row.device, row.settings, row.status, row.started_at, row.ended_at)
+    return RunInfo(
+        row.id, row.problem_hash, row.device, row.settings, row.status, row.stop, row.started_at, row.ended_at
+    )
 
 
 def _now() -> datetime:

@@ -7,9 +7,11 @@ computes with the kernels only what they were written for, and leaves the rest t
 from __future__ import annotations
 
 import ast
+import keyword
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
 
 from kernelwright.kernelbench.problem import Problem
@@ -83,6 +85,7 @@ def module_source(
     )
 
 
+@cache
 def _reference(source: str) -> str:
     """The problem's source without its inputs: imports, constants and classes stay as they are written."""
     lines = source.splitlines()
@@ -110,9 +113,28 @@ def _defined(node: ast.stmt) -> list[str]:
 
 
 def _forward(problem: Problem) -> ast.FunctionDef | None:
-    for node in ast.parse(problem.source).body:
-        if isinstance(node, ast.ClassDef) and node.name == "Model":
-            return next((f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "forward"), None)
+    return _forward_in(problem.source)
+
+
+@cache
+def _forward_in(source: str) -> ast.FunctionDef | None:
+    """The forward that `Model` has: its own, or that of the class in the file that it names or inherits from."""
+    classes: dict[str, ast.ClassDef] = {}
+    other_names: dict[str, str] = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef):
+            classes[node.name] = node
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+            other_names |= dict.fromkeys(_defined(node), node.value.id)
+    name: str | None = "Model"
+    for _ in range(len(classes) + len(other_names)):
+        found = classes.get(other_names.get(name or "", name or ""))
+        if found is None:
+            return None
+        forward = next((f for f in found.body if isinstance(f, ast.FunctionDef) and f.name == "forward"), None)
+        if forward is not None:
+            return forward
+        name = next((base.id for base in found.bases if isinstance(base, ast.Name)), None)
     return None
 
 
@@ -226,7 +248,15 @@ def _state(graph: Graph, plan: Plan, names: Mapping[str, str]) -> Iterator[str]:
         used |= set(step.node.refs()) if isinstance(step, LibraryCall) else {load.source for load in step.loads}
     for one in graph.inputs:
         if one.kind is not InputKind.ARGUMENT and one.name in used:
-            yield f"{names[one.name]} = self.{one.target}"
+            yield f"{names[one.name]} = {_attribute(one)}"
+
+
+def _attribute(given: Input) -> str:
+    """The parameter or buffer of this path; in a path such as `layers.0.weight` not every part is a Python name."""
+    if all(part.isidentifier() and not keyword.iskeyword(part) for part in given.target.split(".")):
+        return f"self.{given.target}"
+    getter = "get_parameter" if given.kind is InputKind.PARAMETER else "get_buffer"
+    return f"self.{getter}({given.target!r})"
 
 
 def _steps(graph: Graph, plan: Plan, launches: Mapping[str, Launch], names: Mapping[str, str]) -> Iterator[str]:

@@ -61,6 +61,7 @@ def upgrade() -> None:
         sa.Column("device", TEXT, nullable=False),
         sa.Column("settings", sa.JSON(), nullable=False),
         sa.Column("status", TEXT, nullable=False),
+        sa.Column("stop", TEXT, nullable=False),
         sa.Column("started_at", TIME, nullable=False),
         sa.Column("ended_at", TIME, nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_runs"),
