@@ -10,6 +10,7 @@ import dataclasses
 import math
 import types
 from collections.abc import Mapping
+from datetime import datetime
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -33,6 +34,8 @@ def to_json(value: Any) -> Any:
         return {str(k): to_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [to_json(v) for v in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
@@ -43,6 +46,8 @@ def from_json(cls: type[T], data: Any) -> T:
 
 
 def _decode(hint: Any, data: Any) -> Any:
+    if hint is datetime:
+        return datetime.fromisoformat(data)
     if hint is float:
         return float(data)
     if hint in (Any, str, int, bool):
