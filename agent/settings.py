@@ -22,7 +22,7 @@ class RunSettings(BaseSettings):
     """Where candidates are verified and timed."""
     max_candidates: int = Field(24, ge=1)
     """Stop after this many proposals."""
-    time_s: float = Field(100.0, gt=0)
+    time_s: float = Field(100.0, gt=0, allow_inf_nan=False)
     """Stop proposing after this many seconds of wall time."""
     generation_size: int = Field(6, ge=1)
     """Proposals a generation: each generation learns from the ones before."""
