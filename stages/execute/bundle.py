@@ -30,11 +30,11 @@ SEED_STEP = 1_000_003
 
 def write(folder: Path, jobs: Iterable[Job]) -> int:
     """Make a bundle; returns the number of jobs. Raises UsageError when the folder exists already."""
+    lines = [json.dumps(to_json(job)) for job in jobs]
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
         raise UsageError(f"{folder}: exists already; a bundle is never overwritten") from None
-    lines = [json.dumps(to_json(job)) for job in jobs]
     (folder / JOBS).write_text("".join(line + "\n" for line in lines))
     return len(lines)
 
@@ -84,6 +84,8 @@ def run_bundle(folder: Path, cache: Path, limit_s: float | None) -> int:
         groups.setdefault((job.problem.hash, job.device), []).append(job)
     done = {r.key: r for r in results(folder)}
     _drop_torn_line(folder)
+    if not any(waiting(group, done) for group in groups.values()):
+        return 0
     worker = Worker(cache)
     try:
         with (folder / RESULTS).open("a") as out:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -13,6 +14,9 @@ from typing import Any
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 from kernelwright.stages.codec import from_json, to_json
 from kernelwright.stages.execute.job import Job, JobResult, Progress
+
+GRACE_S = 5.0
+"""How long the worker may take to end once its input is closed, and again once it is asked by a signal."""
 
 
 class LocalExecutor:
@@ -27,14 +31,15 @@ class LocalExecutor:
     def start(self) -> None:
         """Start the worker now, so that its imports overlap with other work."""
         if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "kernelwright.stages.execute.worker", "--serve", "--cache", str(self.cache)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self.log.open("a"),
-                text=True,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            )
+            with self.log.open("a") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "kernelwright.stages.execute.worker", "--serve", "--cache", str(self.cache)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                )
 
     def run(self, jobs: Iterable[Job], on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
         """Yield one result a job, as they are made."""
@@ -44,8 +49,11 @@ class LocalExecutor:
         batch = list(jobs)
         if not batch:
             return
-        self._process.stdin.write(json.dumps({"jobs": to_json(batch)}) + "\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps({"jobs": to_json(batch)}) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
         for _ in batch:
             yield self._next_result(on_progress)
 
@@ -63,18 +71,27 @@ class LocalExecutor:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise EnvironmentFault(f"the worker ended unexpectedly (status {self._process.wait()}): see {self.log}")
+            raise self._ended()
         message: dict[str, Any] = json.loads(line)
         return message
 
+    def _ended(self) -> EnvironmentFault:
+        assert self._process is not None
+        return EnvironmentFault(f"the worker ended unexpectedly (status {self._process.wait()}): see {self.log}")
+
     def close(self) -> None:
-        """End the worker. Its sandbox ends with it."""
-        if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            try:
-                self._process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
+        """End the worker, in the middle of a job too. Its sandbox ends with it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        for end in (process.terminate, process.kill):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=GRACE_S)
+                break
+            end()
+        process.wait()
+        process.stdout.close()

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -79,9 +80,12 @@ class Worker:
     def close(self) -> None:
         """End every process that the worker started."""
         self.compilers.shutdown(cancel_futures=True)
-        if self.bench:
-            self.bench.close()
-        self.zygote.close()
+        try:
+            if self.bench:
+                self.bench.close()
+        finally:
+            # Even where the bench was left in the middle of a message: every runner ends with the zygote.
+            self.zygote.close()
 
 
 def serve(cache: Path) -> None:
@@ -104,10 +108,13 @@ def _only_writer_of_stdout() -> Callable[[dict[str, Any]], None]:
     """A function that writes one JSON line. Whatever else prints in this process goes to stderr."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    one_at_a_time = threading.Lock()
 
     def write(message: dict[str, Any]) -> None:
-        out.write(json.dumps(message) + "\n")
-        out.flush()
+        # Compilers report from threads of their own.
+        with one_at_a_time:
+            out.write(json.dumps(message) + "\n")
+            out.flush()
 
     return write
 
@@ -121,6 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cache", type=Path, default=None, help="folder for compiled kernels")
     options = parser.parse_args(arguments)
     _use_default_flags()
+    # A polite signal unwinds the stack: processes end and temporary folders go.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="kernelwright-cache-") as temporary:
         cache = options.cache or Path(temporary)
         try:
