@@ -16,7 +16,7 @@ demo: .venv/.installed ## make examples/rmsnorm.py faster, on the CPU, with no k
 	$(BIN)/kernelwright optimize examples/rmsnorm.py
 
 test: .venv/.installed ## all tests but those marked slow
-	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: .venv/.installed ## the tests marked slow
 	$(BIN)/python -m pytest -m slow

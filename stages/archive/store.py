@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Select, insert, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from kernelwright.kernelbench.errors import UsageError
@@ -20,6 +21,7 @@ from kernelwright.kernelbench.problem import Problem
 from kernelwright.stages.archive.database import open_engine, writing
 from kernelwright.stages.archive.models import (
     SEARCH,
+    Base,
     CandidateRow,
     LineageRow,
     MeasurementRow,
@@ -140,30 +142,22 @@ class Archive:
 
     def add_proposals(self, run: str, generation: int, candidates: Sequence[Candidate], attempt: int = 0) -> None:
         """Store a generation of a run, its slots in order. What is there already stays."""
+        if not candidates:
+            return
         with self._writing.begin() as connection:
-            taken = set(
-                connection.scalars(
-                    select(ProposalRow.slot).where(
-                        ProposalRow.run_id == run, ProposalRow.generation == generation, ProposalRow.attempt == attempt
-                    )
-                )
-            )
-            new = [(slot, candidate) for slot, candidate in enumerate(candidates) if slot not in taken]
-            if not new:
-                return
             problem_hash = self._problem_of(connection, run)
-            _add_candidates(connection, problem_hash, [candidate for _, candidate in new])
+            _add_candidates(connection, problem_hash, candidates)
             place = {"run_id": run, "generation": generation, "attempt": attempt, "problem_hash": problem_hash}
-            connection.execute(insert(ProposalRow), [place | {"slot": s, "candidate_hash": c.hash} for s, c in new])
+            rows = [place | {"slot": slot, "candidate_hash": c.hash} for slot, c in enumerate(candidates)]
+            connection.execute(_insert_new(connection, ProposalRow), rows)
 
     def add_result(self, run: str, result: JobResult, stage: str = SEARCH) -> bool:
         """Store a verdict with its evidence and times. False when this run has one for the candidate and stage."""
         key = {"run_id": run, "candidate_hash": result.candidate_hash, "stage": stage}
         with self._writing.begin() as connection:
-            if connection.scalar(select(VerdictRow.status).filter_by(**key)) is not None:
-                return False
             verdict = _verdict_values(result) | {"problem_hash": self._problem_of(connection, run)}
-            connection.execute(insert(VerdictRow), key | verdict)
+            if connection.execute(_insert_new(connection, VerdictRow), key | verdict).rowcount == 0:
+                return False
             if result.measurement is not None:
                 connection.execute(insert(MeasurementRow), key | _measurement_values(result.measurement))
             return True
@@ -299,25 +293,19 @@ def result_of(verdict: VerdictRow, measurement: MeasurementRow | None) -> JobRes
     )
 
 
+def _insert_new(connection: Connection, table: type[Base]) -> Any:
+    """An insert that leaves rows alone whose key is there already."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return dialect.insert(table).on_conflict_do_nothing()
+
+
 def _add_candidates(connection: Connection, problem_hash: str, candidates: Sequence[Candidate]) -> None:
-    by_hash = {candidate.hash: candidate for candidate in candidates}
-    known = connection.scalars(
-        select(CandidateRow.hash).where(CandidateRow.problem_hash == problem_hash, CandidateRow.hash.in_(by_hash))
-    )
-    for candidate_hash in known:
-        del by_hash[candidate_hash]
-    if not by_hash:
-        return
     now = _now()
-    connection.execute(
-        insert(CandidateRow),
-        [to_json(c) | {"problem_hash": problem_hash, "hash": h, "created_at": now} for h, c in by_hash.items()],
-    )
-    edges = [(h, parent) for h, c in by_hash.items() for parent in dict.fromkeys(c.parents)]
+    rows = [to_json(c) | {"problem_hash": problem_hash, "hash": c.hash, "created_at": now} for c in candidates]
+    connection.execute(_insert_new(connection, CandidateRow), rows)
+    edges = [{"problem_hash": problem_hash, "child": c.hash, "parent": p} for c in candidates for p in c.parents]
     if edges:
-        connection.execute(
-            insert(LineageRow), [{"problem_hash": problem_hash, "child": c, "parent": p} for c, p in edges]
-        )
+        connection.execute(_insert_new(connection, LineageRow), edges)
 
 
 def _verdict_values(result: JobResult) -> dict[str, Any]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 
 from kernelwright.stages.generate.ir import Domain, Load, Op, Operand, Reduce
-from kernelwright.stages.generate.scalar import is_float, promote
+from kernelwright.stages.generate.scalar import is_float, kind, promote
 from kernelwright.stages.translate.graph import Arg, Ref, TensorSpec
+
+NUMBERS = {bool: "bool", int: "int64", float: "float32"}
+"""The dtypes that torch gives Python's numbers."""
 
 
 class Body:
@@ -54,8 +58,9 @@ class Body:
             return float(number)
         return bool(number) if dtype == "bool" else int(number)
 
-    def op(self, fn: str, *operands: Operand, dtype: str) -> Operand:
-        """One line; an equal line that stands already is used again."""
+    def op(self, fn: str, *operands: Operand, dtype: str | None = None) -> Operand:
+        """One line, in the node's dtype unless another is given; an equal line that stands already is used again."""
+        dtype = dtype or self.dtype
         full = any(isinstance(a, str) and self._domains[a] is Domain.FULL for a in operands)
         domain = Domain.FULL if full or self.reduced == 0 else Domain.ROW
         # True == 1 == 1.0 in Python, but not in a kernel.
@@ -66,9 +71,10 @@ class Body:
             self._known[key] = name
         return self._known[key]
 
-    def reduce(self, fn: str, operand: Operand, *, dtype: str) -> str:
-        """One reduction over the row."""
+    def reduce(self, fn: str, operand: Operand, *, dtype: str | None = None) -> str:
+        """One reduction over the row, in the node's dtype unless another is given."""
         assert isinstance(operand, str)
+        dtype = dtype or self.dtype
         key = ("reduce", fn, operand, dtype)
         if key not in self._known:
             name = self._new(f"row_{fn}", dtype, Domain.ROW)
@@ -77,14 +83,18 @@ class Body:
         return self._known[key]
 
     def common_dtype(self, args: tuple[Arg, ...]) -> str:
-        """The dtype in which torch compares these arguments; a number joins the tensors' kind where that holds it."""
-        found = [self.specs[a.name].dtype for a in args if isinstance(a, Ref)]
-        dtype = found[0]
-        for other in found[1:]:
-            dtype = promote(dtype, other)
-        if not is_float(dtype) and any(isinstance(a, float) for a in args):
-            return "float32"
-        return "int64" if dtype == "bool" and any(type(a) is int for a in args) else dtype
+        """The dtype in which torch compares these arguments.
+
+        A number, or a tensor without dimensions beside others, counts only where it is of a higher kind.
+        """
+        specs = [self.specs[a.name] for a in args if isinstance(a, Ref)]
+        whole = [s.dtype for s in specs if s.shape] or [s.dtype for s in specs]
+        dtype = reduce(promote, whole)
+        numbers = [NUMBERS[type(a)] for a in args if isinstance(a, bool | int | float)]
+        for other in (*(s.dtype for s in specs), *numbers):
+            if kind(other) > kind(dtype):
+                dtype = other
+        return dtype
 
     def domain(self, name: str) -> Domain:
         """Where a local value lives."""

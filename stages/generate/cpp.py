@@ -21,7 +21,8 @@ from kernelwright.stages.generate.module_source import (
     module_source,
     offers,
 )
-from kernelwright.stages.generate.plan import plan, split_bias
+from kernelwright.stages.generate.plan import plan
+from kernelwright.stages.generate.prepare import prepare
 from kernelwright.stages.generate.registry import family
 from kernelwright.stages.generate.template import Template
 from kernelwright.stages.translate.graph import Graph, OpInfo
@@ -83,7 +84,7 @@ IMPORTS = ("ctypes", "hashlib", "os", "subprocess")
 @family("cpp")
 def cpp_templates(problem: Problem, info: OpInfo, device: str) -> list[Template]:
     """One template, `cpp.fused`, when some part of the graph can be fused on the CPU."""
-    graph = split_bias(info.graph)
+    graph = prepare(info.graph)
     if device != "cpu" or not offers(problem, graph):
         return []
     steps = plan(info.graph)

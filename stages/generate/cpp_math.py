@@ -35,7 +35,8 @@ static inline float exp_(float x) {
 }
 """,
     "expm1": """
-// As exp, but 1 is never added to the small polynomial: 2^n (exp(r) - 1) + (2^n - 1).
+// As exp, but 1 is never added to the small polynomial: 2^n (exp(r) - 1) + (2^n - 1), halved until the end, since 2^128
+// has no float.
 static inline float expm1_(float x) {
     float c = x > 88.8f ? 88.8f : x;
     c = c < -104.0f ? -104.0f : c;
@@ -50,9 +51,9 @@ static inline float expm1_(float x) {
     p = p * r + 5.0000001201e-1f;
     const float q = p * (r * r) + r;
     const int32_t k = static_cast<int32_t>(n);
-    const float scale = from_bits(((k > 127 ? 127 : k < -126 ? -126 : k) + 127) << 23);
-    const float small = scale * q + (scale - 1.0f);
-    return x > 88.7228f ? INFINITY : x == 0.0f ? x : small;
+    const float scale = from_bits(((k < -125 ? -125 : k) + 126) << 23);
+    const float y = 2.0f * (scale * q + (scale - 0.5f));
+    return x > 88.722839f ? INFINITY : x == 0.0f ? x : y;
 }
 """,
     "log": """

@@ -59,7 +59,7 @@ def module_source(
     """The file's text.
 
     Args:
-        graph: The graph that `plan` was made from, bias split off as `plan.split_bias` does.
+        graph: The graph that `plan` was made from, as `prepare` rewrote it.
         launches: By the kernel's name.
         kernels: Module-level imports and definitions: the kernels and the functions that launch them.
         summary: What the module does, for its docstring.

@@ -17,9 +17,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kernelwright.stages.generate.body import Body
+from kernelwright.stages.generate.body import Body, broadcast_strides
 from kernelwright.stages.generate.ir import Domain, FusedKernel, LibraryCall, Plan, Store
-from kernelwright.stages.generate.lowering import POINTWISE, ROWWISE, base, reduced_dims
+from kernelwright.stages.generate.lowering import POINTWISE, ROWWISE, base, covers, reduced_dims
+from kernelwright.stages.generate.prepare import prepare
 from kernelwright.stages.translate.graph import Graph, Node, Ref, TensorSpec
 
 FEWEST_ROWS = 16
@@ -32,6 +33,7 @@ VIEWS = (
     "aten.squeeze",
     "aten.flatten",
     "aten.expand",
+    "aten.expand_as",
     "aten._unsafe_view",
 )
 """Of a value with one element a row these change nothing in memory."""
@@ -40,7 +42,7 @@ KERNEL_NAME_LENGTH = 40
 
 def plan(graph: Graph) -> Plan:
     """Partition the graph. Every node is in exactly one step; steps are in an order in which they can run."""
-    graph = split_bias(graph)
+    graph = prepare(graph)
     groups = _groups(graph)
     steps = _ordered(graph, groups)
     names: set[str] = set()
@@ -48,21 +50,6 @@ def plan(graph: Graph) -> Plan:
     for step in steps:
         built.append(_build(graph, step, names) if isinstance(step, _Group) else LibraryCall(step))
     return Plan(tuple(built))
-
-
-def split_bias(graph: Graph) -> Graph:
-    """Take the bias out of each linear layer whose result goes to operators that fuse: they add it for free."""
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        users = [n for n in graph.nodes if n.name in graph.users[node.name]]
-        fusable = users and all(base(u.op) in POINTWISE or base(u.op) in ROWWISE for u in users)
-        bias = node.args[2] if node.op == "aten.linear.default" and len(node.args) == 3 else None
-        if isinstance(bias, Ref) and fusable:
-            product = Node(f"{node.name}_product", node.op, node.args[:2], (), node.output)
-            nodes += [product, Node(node.name, "aten.add.Tensor", (Ref(product.name), bias), (), node.output)]
-        else:
-            nodes.append(node)
-    return Graph(graph.inputs, tuple(nodes), graph.outputs, graph.output_form, graph.mutated)
 
 
 @dataclass
@@ -74,6 +61,8 @@ class _Group:
     nodes: list[Node] = field(default_factory=list)
     rows: set[str] = field(default_factory=set)
     """Values with one element a row."""
+    strides: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """How each value from outside is read over the space: in one way only."""
 
     @property
     def names(self) -> set[str]:
@@ -106,41 +95,41 @@ def _groups(graph: Graph) -> list[_Group]:
 def _open(graph: Graph, node: Node) -> _Group | None:
     if not isinstance(node.output, TensorSpec):
         return None
+    source = node.args[0] if node.args else None
     if base(node.op) in POINTWISE:
         group = _Group(node.output.shape)
-    elif base(node.op) in ROWWISE and isinstance(node.args[0], Ref) and node.args[0].name in graph.specs:
-        group = _Group(graph.specs[node.args[0].name].shape)
+    elif base(node.op) in ROWWISE and isinstance(source, Ref) and source.name in graph.specs:
+        group = _Group(graph.specs[source.name].shape)
     else:
         return None
-    if math.prod(group.space) <= 1:
-        return None
-    return group if _join(graph, group, node) else None
+    return group if math.prod(group.space) > 1 and _join(graph, group, node) else None
 
 
 def _join(graph: Graph, group: _Group, node: Node) -> bool:
     """Add the node to the group when it fits."""
-    output = node.output
+    output, name = node.output, base(node.op)
     if not isinstance(output, TensorSpec) or not _dtypes_supported(graph, node):
         return False
-    name = base(node.op)
     if name in VIEWS:
-        fits = _joins_as_view(group, node, output)
+        fits = _joins_as_view(graph, group, node, output)
+    elif not covers(node, graph.specs):
+        fits = False
     elif name in ROWWISE:
         fits = _joins_as_row(graph, group, node, output)
-    elif name in POINTWISE:
-        fits = _joins_as_pointwise(graph, group, node, output)
     else:
-        fits = False
+        fits = _joins_as_pointwise(graph, group, node, output)
     if fits:
         group.nodes.append(node)
     return fits
 
 
-def _joins_as_view(group: _Group, node: Node, output: TensorSpec) -> bool:
+def _joins_as_view(graph: Graph, group: _Group, node: Node, output: TensorSpec) -> bool:
     source = node.args[0]
     if not (isinstance(source, Ref) and source.name in group.rows):
         return False
-    if not _is_row_shape(group, output.shape) and output.shape != group.space:
+    # Only what has the row's dimensions, as ones, expands along them.
+    over_rows = output.shape == group.space and graph.specs[source.name].shape != _row_dims(group)
+    if not (over_rows or _is_row_shape(group, output.shape)):
         return False
     group.rows.add(node.name)
     return True
@@ -165,7 +154,7 @@ def _joins_as_row(graph: Graph, group: _Group, node: Node, output: TensorSpec) -
     ):
         group.reduced = before
         return False
-    if not all(_broadcasts(graph, group, r, group.space, flat=False) for r in node.refs() if r != source.name):
+    if not _reads(graph, group, node, group.space, flat=False):
         group.reduced = before
         return False
     if output.shape != group.space:
@@ -175,15 +164,26 @@ def _joins_as_row(graph: Graph, group: _Group, node: Node, output: TensorSpec) -
 
 def _joins_as_pointwise(graph: Graph, group: _Group, node: Node, output: TensorSpec) -> bool:
     if output.shape == group.space:
-        return all(_broadcasts(graph, group, r, group.space, flat=False) for r in node.refs())
+        return _reads(graph, group, node, group.space, flat=False)
     if group.reduced and _is_row_shape(group, output.shape):
         flat = len(output.shape) == len(group.space) - group.reduced
         inside = [r for r in node.refs() if r in group.names]
-        fits = bool(inside) and all(_broadcasts(graph, group, r, output.shape, flat) for r in node.refs())
-        if fits and all(r in group.rows for r in inside):
+        if inside and set(inside) <= group.rows and _reads(graph, group, node, output.shape, flat):
             group.rows.add(node.name)
             return True
     return False
+
+
+def _reads(graph: Graph, group: _Group, node: Node, target: tuple[int, ...], flat: bool) -> bool:
+    """Whether all operands of an operator with this output shape can be had; what comes from outside is noted."""
+    if not all(_broadcasts(graph, group, r, target, flat) for r in node.refs()):
+        return False
+    outside = {r for r in node.refs() if r not in group.names}
+    found = {r: broadcast_strides(graph.specs[r], group.space, group.reduced, flat) for r in outside}
+    if any(group.strides.get(r, strides) != strides for r, strides in found.items()):
+        return False
+    group.strides |= found
+    return True
 
 
 def _broadcasts(graph: Graph, group: _Group, name: str, target: tuple[int, ...], flat: bool) -> bool:
@@ -283,7 +283,7 @@ def _stores(graph: Graph, group: _Group, body: Body) -> Iterable[Store]:
             value, spec = body.locals[node.name], node.output
             assert isinstance(spec, TensorSpec)
             assert isinstance(value, str)
-            domain = body.domain(value) if spec.shape == group.space else Domain.ROW
+            domain = Domain.FULL if spec.shape == group.space else Domain.ROW
             yield Store(value, node.name, spec, domain)
 
 

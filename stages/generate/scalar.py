@@ -62,6 +62,11 @@ def is_float(dtype: str) -> bool:
     return dtype in ("float16", "bfloat16", "float32", "float64")
 
 
+def kind(dtype: str) -> int:
+    """0 for bool, 1 for integers, 2 for floats: a value of a lower kind joins one of a higher in the latter's dtype."""
+    return 2 if is_float(dtype) else int(dtype != "bool")
+
+
 def promote(a: str, b: str) -> str:
     """The dtype in which torch computes with two tensors of these dtypes (both with dimensions).
 

@@ -11,7 +11,8 @@ from math import prod
 from kernelwright.kernelbench.problem import Problem
 from kernelwright.stages.generate.ir import FusedKernel, LibraryCall, Plan
 from kernelwright.stages.generate.module_source import leading_is_free, module_source, offers
-from kernelwright.stages.generate.plan import plan, split_bias
+from kernelwright.stages.generate.plan import plan
+from kernelwright.stages.generate.prepare import prepare
 from kernelwright.stages.generate.products import join_products
 from kernelwright.stages.generate.registry import family
 from kernelwright.stages.generate.template import Template
@@ -58,7 +59,7 @@ def triton_templates(problem: Problem, info: OpInfo, device: str) -> list[Templa
     """`triton.fused`, and `triton.gemm` where there is a matrix product that it covers."""
     if device != "cuda":
         return []
-    graph = split_bias(info.graph)
+    graph = prepare(info.graph)
     if not offers(problem, graph):
         return []
     steps = only_expressible(plan(info.graph), graph)
