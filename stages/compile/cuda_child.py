@@ -16,6 +16,7 @@ from typing import Any
 
 from kernelwright.stages.codec import to_json
 from kernelwright.stages.compile import ptxas
+from kernelwright.stages.compile.process import end_with_parent
 
 _REMEDY = "pip install 'kernelwright[cuda]'"
 
@@ -96,6 +97,7 @@ def _without_ptxas(log: str) -> str:
 
 def main() -> None:
     """Answer the request named on the command line."""
+    end_with_parent()
     request = json.loads(Path(sys.argv[1]).read_text())
     answer = build(request["source"], request["flags"], request["capability"], request["cubin"])
     Path("answer.json").write_text(json.dumps(answer))

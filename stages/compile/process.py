@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from pathlib import Path
 _INHERITED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "CUDA_HOME", "CUDA_PATH", "OMP_NUM_THREADS")
 """What a compiler needs from our environment. All else stays out: a candidate is imported there, and keys are not its
 business."""
+
+PR_SET_PDEATHSIG = 1
 
 LOG_CHARACTERS = 8000
 """Longest log that is kept; the middle of a longer one is left out."""
@@ -70,6 +73,11 @@ def _kill_group(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
+
+
+def end_with_parent() -> None:
+    """For a child of `run_limited`, before it imports a candidate: whoever would enforce its deadline may be killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def child_environment(scratch: Path, **extra: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ import torch
 from kernelwright.kernelbench.contract import load
 from kernelwright.kernelbench.problem import Problem
 from kernelwright.stages.codec import from_json, to_json
+from kernelwright.stages.compile.process import end_with_parent
 from kernelwright.stages.compile.standin import is_limit_of_standin, standin_device
 from kernelwright.stages.compile.triton_driver import RecordingDriver
 
@@ -82,6 +83,7 @@ def _answer(driver: RecordingDriver, ok: bool, message: str) -> dict[str, Any]:
 
 def main() -> None:
     """Answer the request named on the command line."""
+    end_with_parent()
     request = json.loads(Path(sys.argv[1]).read_text())
     answer = _record(from_json(Problem, request["problem"]), request["capability"])
     Path("answer.json").write_text(json.dumps(answer))

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import triton
 
+from kernelwright.stages.compile.process import end_with_parent
 from kernelwright.stages.compile.standin import standin_device
 from kernelwright.stages.compile.target import DEFAULT_CAPABILITY
 from kernelwright.stages.compile.triton_child import CANDIDATE, candidate_traceback, import_candidate
@@ -31,6 +32,7 @@ def _outputs(given: dict[str, Any]) -> list[torch.Tensor]:
 
 def main() -> None:
     """Run the candidate in the working directory."""
+    end_with_parent()
     given = torch.load("given.pt", weights_only=False)
     triton.runtime.driver.set_active(RecordingDriver(DEFAULT_CAPABILITY))
     with standin_device("cpu", DEFAULT_CAPABILITY), torch.no_grad():

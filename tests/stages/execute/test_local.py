@@ -1,5 +1,6 @@
 """The executor of this machine, with its real worker: results come whole, and nothing is left running."""
 
+import dataclasses
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 from kernelwright.kernelbench.errors import EnvironmentFault
 from kernelwright.stages.execute.job import Progress
 from kernelwright.stages.execute.local import LocalExecutor
-from kernelwright.stages.types import Status
+from kernelwright.stages.types import Backend, Candidate, Status
 from tests.stages.execute.softmax_jobs import job
 
 GONE_WITHIN_S = 30.0
@@ -110,3 +111,26 @@ def test_closing_in_the_middle_of_a_job_leaves_no_process_and_no_file(
     executor.close()
     assert_gone(busy)
     assert list(temporary.iterdir()) == []
+
+
+def test_a_killed_worker_leaves_no_compiler_behind(executor: LocalExecutor, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    source = f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(600)\n"
+    endless = dataclasses.replace(job("right"), candidate=Candidate(source, Backend.TRITON, "test"))
+    killed: list[psutil.Process] = []
+    commands: list[str] = []
+
+    def kill() -> None:
+        while not begun.exists():
+            time.sleep(0.01)
+        killed.extend(tree())
+        commands.extend(" ".join(process.cmdline()) for process in killed)
+        killed[0].kill()
+
+    def watch(progress: Progress) -> None:
+        threading.Thread(target=kill).start()
+
+    with pytest.raises(EnvironmentFault, match="the worker ended unexpectedly"):
+        list(executor.run([endless], watch))
+    assert any("kernelwright.stages.compile.triton_child" in line for line in commands)
+    assert_gone(killed)
