@@ -41,7 +41,6 @@ def optimize(
     Exit status: 0 a gain was confirmed, 1 none was, 2 the problem cannot be used, 3 the machine lacks something,
     130 interrupted (`kernelwright resume RUN` goes on).
     """
-    from kernelwright.agent.run import open_new
     from kernelwright.agent.settings import settings_from
     from kernelwright.kernelbench.sources import from_spec
 
@@ -54,8 +53,11 @@ def optimize(
         "archive": archive,
         "runs": runs,
     }
-    opened = open_new(loaded, settings_from(given))
-    raise typer.Exit(int(carry_through(opened, json)))
+    settings = settings_from(given)
+    # Importing torch takes seconds: a name that is wrong is told before.
+    from kernelwright.agent.run import open_new
+
+    raise typer.Exit(int(carry_through(open_new(loaded, settings), json)))
 
 
 def carry_through(opened: Opened, json: bool) -> ExitCode:

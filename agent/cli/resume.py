@@ -18,8 +18,8 @@ def resume(
     json: Json = False,
 ) -> None:
     """Go on with a run that was interrupted or killed. Nothing that was finished is done again."""
+    existing_archive(archive)
     from kernelwright.agent.cli.optimize import carry_through
     from kernelwright.agent.run import open_again
 
-    opened = open_again(run, existing_archive(archive))
-    raise typer.Exit(int(carry_through(opened, json)))
+    raise typer.Exit(int(carry_through(open_again(run, archive), json)))
