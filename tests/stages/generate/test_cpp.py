@@ -161,6 +161,7 @@ def test_the_first_and_the_last_choice_agree_with_float64(
             torch.testing.assert_close(a.double(), b.double(), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_every_choice_of_a_small_softmax_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = problem(MODULES["softmax"], 96)
     made = template(of)
