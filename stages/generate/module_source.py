@@ -188,6 +188,11 @@ def _expected(given: Input, free: bool) -> str:
     return text if spec.contiguous else f"{text}, {spec.stride}"
 
 
+def fits(more: str = "") -> str:
+    """The guard's helper, which each back end puts among its kernels; `more` continues its last condition."""
+    return FITS.replace("tensor.dtype == dtype", f"tensor.dtype == dtype{more}")
+
+
 FITS = '''
 def _fits(tensor, shape, dtype, stride=None):
     """Whether a tensor is laid out as the kernels expect; None in the shape stands for any size."""
@@ -195,7 +200,6 @@ def _fits(tensor, shape, dtype, stride=None):
     laid_out = tensor.is_contiguous() if stride is None else tensor.stride() == stride
     return sizes and laid_out and tensor.dtype == dtype
 '''
-"""The guard's helper, which each back end puts among its kernels."""
 
 
 def leading_is_free(graph: Graph, plan: Plan) -> bool:

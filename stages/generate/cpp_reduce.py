@@ -1,0 +1,104 @@
+"""Row reductions in C++: a partial result in each lane, joined after the pass.
+
+The lanes are independent chains of operations, which the compiler turns into vectors; each lane's sum rounds less than
+one long sum would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernelwright.stages.generate.cpp_scalar import c_type
+from kernelwright.stages.generate.ir import Reduce
+from kernelwright.stages.generate.scalar import is_float
+
+_STARTS = {"sum": "0", "prod": "1"}
+
+
+def start(reduction: Reduce, dtype: str, lanes: int) -> Iterator[str]:
+    """Declare the lanes. `dtype` is that of what is reduced."""
+    name = reduction.name
+    if reduction.fn in _STARTS:
+        kind = c_type(reduction.dtype)
+        yield f"alignas(64) {kind} {name}_lanes[{lanes}];"
+        yield f"std::fill_n({name}_lanes, {lanes}, {kind}({_STARTS[reduction.fn]}));"
+        return
+    kind = c_type(dtype)
+    yield f"alignas(64) {kind} {name}_lanes[{lanes}];"
+    yield f"std::fill_n({name}_lanes, {lanes}, {_worst(reduction, dtype)});"
+    if reduction.fn.startswith("arg"):
+        yield f"alignas(64) {_index_type(dtype)} {name}_at[{lanes}];"
+        # Not 0 in all lanes: where nothing beats the start, the first position of the row is the answer.
+        yield f"for (int lane = 0; lane < {lanes}; ++lane) {name}_at[lane] = lane;"
+
+
+def fold(reduction: Reduce, dtype: str, index: str) -> Iterator[str]:
+    """Take one value into its lane."""
+    value, lane = reduction.arg, f"{reduction.name}_lanes[lane]"
+    match reduction.fn:
+        case "sum":
+            yield f"{lane} += {value};"
+        case "prod":
+            yield f"{lane} *= {value};"
+        case "max" | "min":
+            yield f"{lane} = {_beats(reduction, dtype, value, lane)} ? {value} : {lane};"
+        case _:
+            at = f"{reduction.name}_at[lane]"
+            better = f"{reduction.name}_better"
+            yield f"const bool {better} = {_beats_first(reduction, dtype, value, lane)};"
+            yield f"{lane} = {better} ? {value} : {lane};"
+            yield f"{at} = {better} ? static_cast<{_index_type(dtype)}>({index}) : {at};"
+
+
+def join(reduction: Reduce, dtype: str, lanes: int) -> Iterator[str]:
+    """Declare the row's result."""
+    name, kind = reduction.name, c_type(dtype)
+    loop = f"for (int lane = 1; lane < {lanes}; ++lane)"
+    if reduction.fn in _STARTS:
+        yield f"{c_type(reduction.dtype)} {name} = {name}_lanes[0];"
+        yield f"{loop} {name} {'+' if reduction.fn == 'sum' else '*'}= {name}_lanes[lane];"
+    elif reduction.fn in ("max", "min"):
+        yield f"{kind} {name} = {name}_lanes[0];"
+        yield f"{loop} {{"
+        yield f"    const {kind} other = {name}_lanes[lane];"
+        yield f"    {name} = {_beats(reduction, dtype, 'other', name)} ? other : {name};"
+        yield "}"
+    else:
+        best = f"{name}_best"
+        same = "(other == {0})" if not is_float(dtype) else "((other == {0}) | ((other != other) & ({0} != {0})))"
+        yield f"int64_t {name} = {name}_at[0];"
+        yield f"{kind} {best} = {name}_lanes[0];"
+        yield f"{loop} {{"
+        yield f"    const {kind} other = {name}_lanes[lane];"
+        yield f"    const bool earlier = {same.format(best)} & ({name}_at[lane] < {name});  // a tie"
+        yield f"    if (earlier | {_beats_first(reduction, dtype, 'other', best)}) {{"
+        yield f"        {best} = other;"
+        yield f"        {name} = {name}_at[lane];"
+        yield "    }"
+        yield "}"
+
+
+def _beats(reduction: Reduce, dtype: str, value: str, best: str) -> str:
+    """Whether a value takes the place of the best so far. A nan does, and stays: no comparison with it is true."""
+    sign = ">" if reduction.fn.endswith("max") else "<"
+    better = f"({value} {sign} {best})"
+    return f"({better} | ({value} != {value}))" if is_float(dtype) else better
+
+
+def _beats_first(reduction: Reduce, dtype: str, value: str, best: str) -> str:
+    """As `_beats`, but a later nan leaves the first in its place."""
+    sign = ">" if reduction.fn.endswith("max") else "<"
+    better = f"({value} {sign} {best})"
+    return f"({better} | (({value} != {value}) & ({best} == {best})))" if is_float(dtype) else better
+
+
+def _worst(reduction: Reduce, dtype: str) -> str:
+    kind, largest = c_type(dtype), reduction.fn.endswith("max")
+    if is_float(dtype):
+        return f"{'-' if largest else ''}std::numeric_limits<{kind}>::infinity()"
+    return f"std::numeric_limits<{kind}>::{'lowest' if largest else 'max'}()"
+
+
+def _index_type(dtype: str) -> str:
+    """As wide as the values, so that both fill the same number of vectors."""
+    return "int64_t" if dtype in ("float64", "int64") else "int32_t"
