@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from kernelwright.kernelbench.problem import Problem
-from kernelwright.stages.generate import cpp_kernel, cpp_launch, cpp_math
+from kernelwright.stages.generate import cpp_kernel, cpp_launch, cpp_math, cpp_reduce
 from kernelwright.stages.generate.cpp_kernel import Style
 from kernelwright.stages.generate.cpp_layout import layout
 from kernelwright.stages.generate.ir import FusedKernel, Plan
@@ -22,7 +22,7 @@ from kernelwright.stages.translate.graph import Graph, OpInfo
 from kernelwright.stages.types import Backend, Scalar
 
 LARGE_OUTPUT = 2**22
-"""Bytes above which an output is first tried with stores past the cache: whoever reads it next will not find it there."""
+"""Bytes above which an output is first written past the cache: whoever reads it next would not find it there anyway."""
 
 PRELUDE = """
 #include <algorithm>
@@ -134,4 +134,5 @@ def cpp_source(kernels: list[FusedKernel], style: Style) -> str:
     """The translation unit: what the kernels call, and the kernels."""
     functions = "\n\n".join(cpp_kernel.function(kernel, style) for kernel in kernels)
     stream = STREAM.strip() if "stream(" in functions else ""
-    return "\n\n".join(part for part in (PRELUDE.strip(), cpp_math.definitions(functions), stream, functions) if part)
+    called = (cpp_math.definitions(functions), cpp_reduce.helpers(functions), stream)
+    return "\n\n".join(part for part in (PRELUDE.strip(), *called, functions) if part)

@@ -80,6 +80,7 @@ class _Writer:
         found = layout(kernel)
         assert found is not None
         self.layout: Layout = found
+        self.lanes = style.lanes if found.flat else min(style.lanes, 1 << (found.length.bit_length() - 1))
         self.passes = Passes(kernel)
         self.dtypes = {value.name: value.dtype for value in (*kernel.loads, *kernel.body)}
         taken = set(self.dtypes) | RESERVED
@@ -156,11 +157,11 @@ class _Writer:
             keeps=[name for name in self._in_order(self.kept) if self.passes.number[name] == number],
         )
         for reduction in work.reductions:
-            yield from cpp_reduce.start(reduction, self.dtypes[reduction.arg], self.style.lanes)
+            yield from cpp_reduce.start(reduction, self.dtypes[reduction.arg], self.lanes)
         if work.reductions or work.stores or work.keeps:
             yield from self._loop(work, length)
         for reduction in work.reductions:
-            yield from cpp_reduce.join(reduction, self.dtypes[reduction.arg], self.style.lanes)
+            yield from cpp_reduce.join(reduction, self.dtypes[reduction.arg], self.lanes)
         for line in self.kernel.body:
             if isinstance(line, Op) and line.domain is Domain.ROW and self.passes.number[line.name] == number:
                 yield self._line(line)
@@ -168,7 +169,7 @@ class _Writer:
     def _loop(self, work: _Pass, length: str) -> Iterator[str]:
         streamed = [s for s in work.stores if self.streams(s)]
         fetched = self.fetched if work.number == self.passes.last else []
-        lanes = self.style.lanes
+        lanes = self.lanes
         if not (work.reductions or streamed or fetched):
             yield "#pragma omp simd"
             yield f"for (int64_t j = 0; j < {length}; ++j) {{"
@@ -195,8 +196,9 @@ class _Writer:
 
     def _fetch(self, load: Load) -> Iterator[str]:
         ahead = self.layout.row_step(load)
-        for lane in range(0, self.style.lanes, CACHE_LINE // _bytes(load.dtype)):
-            yield f"__builtin_prefetch({self.rows[load.name]} + {ahead} + j{f' + {lane}' if lane else ''});"
+        for lane in range(0, self.lanes, CACHE_LINE // _bytes(load.dtype)):
+            place = f"{self.rows[load.name]} + {ahead} + j{f' + {lane}' if lane else ''}"
+            yield f"__builtin_prefetch({place});{'' if lane else '  // the next row'}"
 
     def _element(self, work: _Pass, index: str, streamed: Iterable[Store] = ()) -> Iterator[str]:
         """What is done at one point of the row."""
@@ -243,8 +245,7 @@ class _Writer:
     def streams(self, store: Store) -> bool:
         """Whether a store goes past the cache: whole vectors at aligned addresses, in every row."""
         aligned = self.layout.flat or self.layout.length % STREAM_VECTOR == 0
-        wide = self.layout.flat or self.layout.length >= self.style.lanes
-        fits = aligned and wide and store.spec.dtype == "float32" and store.domain is Domain.FULL
+        fits = aligned and store.spec.dtype == "float32" and store.domain is Domain.FULL
         return self.style.stream and fits
 
     def _fetches(self, load: Load) -> bool:

@@ -99,6 +99,7 @@ def _function(kernel: FusedKernel, leader: str | None) -> str:
             "",
             "",
             f"def {kernel.name}({', '.join(inputs)}):",
+            f'    """Run the kernel; its result is new: {", ".join(outputs)}."""',
             *(f"    {s.target} = torch.empty({_shape(s, leader)}, dtype=torch.{s.spec.dtype})" for s in kernel.stores),
             *_call(f"    _LIBRARY.{kernel.name}(", [_count(kernel, leader), *pointers]),
             f"    return {', '.join(outputs)}",

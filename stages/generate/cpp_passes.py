@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from kernelwright.stages.generate.ir import Domain, FusedKernel, Op, Reduce
+from kernelwright.stages.generate.ir import Domain, FusedKernel, Load, Op, Reduce
 
 COSTLY = ("exp", "expm1", "exp2", "log", "log1p", "log2", "log10", "tanh", "erf", "sigmoid", "pow", "sin", "cos")
 """Functions worth a buffer when a later pass needs their value again."""
 LONGEST_KEPT = 32768
-"""Elements of a row that is kept on a thread's stack, at most: 128 KiB of float32, a share of the second-level cache."""
+"""Elements of a row that is kept on a thread's stack, at most: 128 KiB of float32."""
 
 
 class Passes:
@@ -22,6 +22,7 @@ class Passes:
     def __init__(self, kernel: FusedKernel) -> None:
         self.kernel = kernel
         self.body = {line.name: line for line in kernel.body}
+        self._rows = {value.name for value in (*kernel.loads, *kernel.body) if _domain(value) is Domain.ROW}
         self.number: dict[str, int] = {load.name: 0 for load in kernel.loads}
         """The pass in which each value is had first; a row's own value counts to the pass after which it is known."""
         for line in kernel.body:
@@ -36,12 +37,11 @@ class Passes:
 
     def ready(self, name: str) -> int:
         """The pass that can store this value over the whole row."""
-        return self.number[name] + (1 if self.is_row(name) else 0)
+        return self._after_row(name)
 
     def is_row(self, name: str) -> bool:
-        """Whether a line of the body gives one value a row."""
-        line = self.body.get(name)
-        return isinstance(line, Reduce) or (isinstance(line, Op) and line.domain is Domain.ROW)
+        """Whether there is one such value a row."""
+        return name in self._rows
 
     def needed(self, wanted: list[str], number: int, kept: set[str]) -> set[str]:
         """The values at a point that must be had in a pass to get these; a row's own values are had already."""
@@ -69,9 +69,17 @@ class Passes:
         return isinstance(line, Op) and line.domain is Domain.FULL and line.fn in COSTLY
 
     def _after(self, operand: str, line: Op | Reduce) -> int:
-        """The first pass in which the line can use the operand: a point's line must wait for the end of a pass."""
+        """The first pass in which the line can use the operand."""
         at_point = isinstance(line, Reduce) or line.domain is Domain.FULL
-        return self.number[operand] + (1 if at_point and self.is_row(operand) else 0)
+        return self._after_row(operand) if at_point else self.number[operand]
+
+    def _after_row(self, name: str) -> int:
+        """The first pass whose points can use the value: a row's own is computed at the end of a pass."""
+        return self.number[name] + (1 if name in self.body and self.is_row(name) else 0)
+
+
+def _domain(value: Load | Op | Reduce) -> Domain:
+    return Domain.ROW if isinstance(value, Reduce) else value.domain
 
 
 def operands(line: Op | Reduce) -> tuple[str, ...]:

@@ -14,6 +14,27 @@ from kernelwright.stages.generate.scalar import is_float
 
 _STARTS = {"sum": "0", "prod": "1"}
 
+HELPERS = {
+    "above": """
+// Whether a value takes the place of the largest so far. The first nan does, and stays.
+template <typename T> static inline bool above(T value, T best) {
+    return (value > best) | ((value != value) & (best == best));
+}
+""",
+    "below": """
+// Whether a value takes the place of the smallest so far. The first nan does, and stays.
+template <typename T> static inline bool below(T value, T best) {
+    return (value < best) | ((value != value) & (best == best));
+}
+""",
+}
+"""What the emitted reductions call, by name."""
+
+
+def helpers(text: str) -> str:
+    """The helpers that this C++ text calls."""
+    return "\n".join(helper.strip() for name, helper in HELPERS.items() if f"{name}(" in text)
+
 
 def start(reduction: Reduce, dtype: str, lanes: int) -> Iterator[str]:
     """Declare the lanes. `dtype` is that of what is reduced."""
@@ -41,11 +62,10 @@ def fold(reduction: Reduce, dtype: str, index: str) -> Iterator[str]:
         case "prod":
             yield f"{lane} *= {value};"
         case "max" | "min":
-            yield f"{lane} = {_beats(reduction, dtype, value, lane)} ? {value} : {lane};"
+            yield f"{lane} = {_beats(reduction)}({value}, {lane}) ? {value} : {lane};"
         case _:
-            at = f"{reduction.name}_at[lane]"
-            better = f"{reduction.name}_better"
-            yield f"const bool {better} = {_beats_first(reduction, dtype, value, lane)};"
+            at, better = f"{reduction.name}_at[lane]", f"{reduction.name}_better"
+            yield f"const bool {better} = {_beats(reduction)}({value}, {lane});"
             yield f"{lane} = {better} ? {value} : {lane};"
             yield f"{at} = {better} ? static_cast<{_index_type(dtype)}>({index}) : {at};"
 
@@ -59,37 +79,23 @@ def join(reduction: Reduce, dtype: str, lanes: int) -> Iterator[str]:
         yield f"{loop} {name} {'+' if reduction.fn == 'sum' else '*'}= {name}_lanes[lane];"
     elif reduction.fn in ("max", "min"):
         yield f"{kind} {name} = {name}_lanes[0];"
-        yield f"{loop} {{"
-        yield f"    const {kind} other = {name}_lanes[lane];"
-        yield f"    {name} = {_beats(reduction, dtype, 'other', name)} ? other : {name};"
-        yield "}"
+        yield f"{loop} {name} = {_beats(reduction)}({name}_lanes[lane], {name}) ? {name}_lanes[lane] : {name};"
     else:
-        best = f"{name}_best"
-        same = "(other == {0})" if not is_float(dtype) else "((other == {0}) | ((other != other) & ({0} != {0})))"
+        beats, best = _beats(reduction), f"{name}_best"
         yield f"int64_t {name} = {name}_at[0];"
         yield f"{kind} {best} = {name}_lanes[0];"
         yield f"{loop} {{"
         yield f"    const {kind} other = {name}_lanes[lane];"
-        yield f"    const bool earlier = {same.format(best)} & ({name}_at[lane] < {name});  // a tie"
-        yield f"    if (earlier | {_beats_first(reduction, dtype, 'other', best)}) {{"
+        yield f"    const bool tie = !{beats}(other, {best}) & !{beats}({best}, other);"
+        yield f"    if ({beats}(other, {best}) | (tie & ({name}_at[lane] < {name}))) {{"
         yield f"        {best} = other;"
         yield f"        {name} = {name}_at[lane];"
         yield "    }"
         yield "}"
 
 
-def _beats(reduction: Reduce, dtype: str, value: str, best: str) -> str:
-    """Whether a value takes the place of the best so far. A nan does, and stays: no comparison with it is true."""
-    sign = ">" if reduction.fn.endswith("max") else "<"
-    better = f"({value} {sign} {best})"
-    return f"({better} | ({value} != {value}))" if is_float(dtype) else better
-
-
-def _beats_first(reduction: Reduce, dtype: str, value: str, best: str) -> str:
-    """As `_beats`, but a later nan leaves the first in its place."""
-    sign = ">" if reduction.fn.endswith("max") else "<"
-    better = f"({value} {sign} {best})"
-    return f"({better} | (({value} != {value}) & ({best} == {best})))" if is_float(dtype) else better
+def _beats(reduction: Reduce) -> str:
+    return "above" if reduction.fn.endswith("max") else "below"
 
 
 def _worst(reduction: Reduce, dtype: str) -> str:

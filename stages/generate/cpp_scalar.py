@@ -65,7 +65,7 @@ RESERVED = {
     *("or", "private", "protected", "public", "register", "return", "short", "signed", "sizeof", "static", "struct"),
     *("switch", "template", "this", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned"),
     *("using", "virtual", "void", "volatile", "while", "xor", "std", "NAN", "INFINITY", "SMALL", "BLOCK", "LENGTH"),
-    *("count", "rows", "row", "begin", "length", "j", "lane", "other", "earlier", "stream", "from_bits"),
+    *("count", "rows", "row", "begin", "length", "j", "lane", "other", "tie", "above", "below", "stream", "from_bits"),
 }
 """Words that a tensor may not be called in C++: the language's, and the emitted code's own."""
 

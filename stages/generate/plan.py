@@ -14,11 +14,12 @@ would have to run both before and after that one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kernelwright.stages.generate.body import Body, broadcast_strides
 from kernelwright.stages.generate.ir import Domain, FusedKernel, LibraryCall, Plan, Store
+from kernelwright.stages.generate.layouts import row_major, specs_for_kernels
 from kernelwright.stages.generate.lowering import POINTWISE, ROWWISE, base, covers, reduced_dims
 from kernelwright.stages.generate.prepare import prepare
 from kernelwright.stages.translate.graph import Graph, Node, Ref, TensorSpec
@@ -45,10 +46,11 @@ def plan(graph: Graph) -> Plan:
     graph = prepare(graph)
     groups = _groups(graph)
     steps = _ordered(graph, groups)
+    specs = specs_for_kernels(graph, {name for group in groups for name in group.names})
     names: set[str] = set()
     built: list[FusedKernel | LibraryCall] = []
     for step in steps:
-        built.append(_build(graph, step, names) if isinstance(step, _Group) else LibraryCall(step))
+        built.append(_build(graph, step, specs, names) if isinstance(step, _Group) else LibraryCall(step))
     return Plan(tuple(built))
 
 
@@ -249,8 +251,8 @@ def _needs(step: _Group | Node) -> Iterable[str]:
     return (r for n in step.nodes for r in n.refs() if r not in step.names)
 
 
-def _build(graph: Graph, group: _Group, taken: set[str]) -> FusedKernel:
-    body = Body(group.space, group.reduced, graph.specs)
+def _build(graph: Graph, group: _Group, specs: Mapping[str, TensorSpec], taken: set[str]) -> FusedKernel:
+    body = Body(group.space, group.reduced, specs)
     for node in group.nodes:
         assert isinstance(node.output, TensorSpec)
         body.dtype = node.output.dtype
@@ -284,7 +286,7 @@ def _stores(graph: Graph, group: _Group, body: Body) -> Iterable[Store]:
             assert isinstance(spec, TensorSpec)
             assert isinstance(value, str)
             domain = Domain.FULL if spec.shape == group.space else Domain.ROW
-            yield Store(value, node.name, spec, domain)
+            yield Store(value, node.name, row_major(spec), domain)
 
 
 def _kernel_name(group: _Group, taken: set[str]) -> str:
