@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from kernelwright.stages.generate.body import Body, broadcast_strides
 from kernelwright.stages.generate.ir import Domain, FusedKernel, LibraryCall, Plan, Store
 from kernelwright.stages.generate.layouts import row_major, specs_for_kernels
-from kernelwright.stages.generate.lowering import POINTWISE, ROWWISE, base, covers, reduced_dims
+from kernelwright.stages.generate.lowering import POINTWISE, ROWWISE, base, covers, trailing
 from kernelwright.stages.generate.prepare import prepare
 from kernelwright.stages.translate.graph import Graph, Node, Ref, TensorSpec
 
@@ -141,22 +141,14 @@ def _joins_as_row(graph: Graph, group: _Group, node: Node, output: TensorSpec) -
     source = node.args[0]
     if not isinstance(source, Ref) or graph.specs[source.name].shape != group.space or source.name in group.rows:
         return False
-    rank = len(group.space)
-    dims = reduced_dims(node, rank)
-    if not dims or dims != tuple(range(rank - len(dims), rank)) or group.reduced not in (0, len(dims)):
-        return False
-    rows, length = math.prod(group.space[: rank - len(dims)]), math.prod(group.space[rank - len(dims) :])
-    if rows < FEWEST_ROWS or length <= 1:
-        return False
-    # Values of the group that are already there with the rows' own shape would become ambiguous.
-    before = group.reduced
-    group.reduced = len(dims)
-    if before == 0 and any(
+    before, group.reduced = group.reduced, trailing(node, len(group.space))
+    rows, length = math.prod(_row_dims(group)), math.prod(group.space[len(_row_dims(group)) :])
+    # Values that are there already and look like one value a row would be taken for rows' values.
+    ambiguous = before == 0 and any(
         _is_row_shape(group, n.output.shape) for n in group.nodes if isinstance(n.output, TensorSpec)
-    ):
-        group.reduced = before
-        return False
-    if not _reads(graph, group, node, group.space, flat=False):
+    )
+    fits = group.reduced > 0 and before in (0, group.reduced) and rows >= FEWEST_ROWS and length > 1 and not ambiguous
+    if not (fits and _reads(graph, group, node, group.space, flat=False)):
         group.reduced = before
         return False
     if output.shape != group.space:
