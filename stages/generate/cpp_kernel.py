@@ -110,7 +110,7 @@ class _Writer:
         yield f"constexpr int64_t BLOCK = {self.style.block};"
         yield f"#pragma omp parallel for {self._schedule(self.style.block)} if (count > SMALL)"
         yield "for (int64_t begin = 0; begin < count; begin += BLOCK) {"
-        yield "    const int64_t length = std::min(BLOCK, count - begin);"
+        yield "    const int64_t length = count - begin < BLOCK ? count - begin : BLOCK;"
         for load in self.kernel.loads:
             if any(load.strides):
                 yield f"    const {c_type(load.dtype)}* {self.rows[load.name]} = {self.inputs[load.source]} + begin;"

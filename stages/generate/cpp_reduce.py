@@ -12,8 +12,6 @@ from kernelwright.stages.generate.cpp_scalar import c_type
 from kernelwright.stages.generate.ir import Reduce
 from kernelwright.stages.generate.scalar import is_float
 
-_STARTS = {"sum": "0", "prod": "1"}
-
 HELPERS = {
     "above": """
 // Whether a value takes the place of the largest so far. The first nan does, and stays.
@@ -39,14 +37,12 @@ def helpers(text: str) -> str:
 def start(reduction: Reduce, dtype: str, lanes: int) -> Iterator[str]:
     """Declare the lanes. `dtype` is that of what is reduced."""
     name = reduction.name
-    if reduction.fn in _STARTS:
-        kind = c_type(reduction.dtype)
-        yield f"alignas(64) {kind} {name}_lanes[{lanes}];"
-        yield f"std::fill_n({name}_lanes, {lanes}, {kind}({_STARTS[reduction.fn]}));"
+    if reduction.fn == "sum":
+        yield f"alignas(64) {c_type(reduction.dtype)} {name}_lanes[{lanes}] = {{}};"
         return
-    kind = c_type(dtype)
+    kind = c_type(reduction.dtype if reduction.fn == "prod" else dtype)
     yield f"alignas(64) {kind} {name}_lanes[{lanes}];"
-    yield f"std::fill_n({name}_lanes, {lanes}, {_worst(reduction, dtype)});"
+    yield f"for ({kind}& lane : {name}_lanes) lane = {'1' if reduction.fn == 'prod' else _worst(reduction, dtype)};"
     if reduction.fn.startswith("arg"):
         yield f"alignas(64) {_index_type(dtype)} {name}_at[{lanes}];"
         # Not 0 in all lanes: where nothing beats the start, the first position of the row is the answer.
@@ -74,7 +70,7 @@ def join(reduction: Reduce, dtype: str, lanes: int) -> Iterator[str]:
     """Declare the row's result."""
     name, kind = reduction.name, c_type(dtype)
     loop = f"for (int lane = 1; lane < {lanes}; ++lane)"
-    if reduction.fn in _STARTS:
+    if reduction.fn in ("sum", "prod"):
         yield f"{c_type(reduction.dtype)} {name} = {name}_lanes[0];"
         yield f"{loop} {name} {'+' if reduction.fn == 'sum' else '*'}= {name}_lanes[lane];"
     elif reduction.fn in ("max", "min"):
@@ -99,10 +95,13 @@ def _beats(reduction: Reduce) -> str:
 
 
 def _worst(reduction: Reduce, dtype: str) -> str:
-    kind, largest = c_type(dtype), reduction.fn.endswith("max")
+    """What every value of the dtype takes the place of, or equals."""
+    largest = reduction.fn.endswith("max")
     if is_float(dtype):
-        return f"{'-' if largest else ''}std::numeric_limits<{kind}>::infinity()"
-    return f"std::numeric_limits<{kind}>::{'lowest' if largest else 'max'}()"
+        return "-INFINITY" if largest else "INFINITY"
+    if dtype == "bool":
+        return "false" if largest else "true"
+    return f"{dtype.upper()}_{'MIN' if largest else 'MAX'}"
 
 
 def _index_type(dtype: str) -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from kernelwright.stages.generate.body import Body, broadcast_strides
 from kernelwright.stages.generate.ir import Domain, FusedKernel, LibraryCall, Plan, Store
 from kernelwright.stages.generate.layouts import row_major, specs_for_kernels
-from kernelwright.stages.generate.lowering import POINTWISE, ROWWISE, base, covers, trailing
+from kernelwright.stages.generate.lowering import CONVERSIONS, POINTWISE, ROWWISE, base, covers, trailing
 from kernelwright.stages.generate.prepare import prepare
 from kernelwright.stages.translate.graph import Graph, Node, Ref, TensorSpec
 
@@ -38,6 +38,8 @@ VIEWS = (
     "aten._unsafe_view",
 )
 """Of a value with one element a row these change nothing in memory."""
+NO_WORK = (*VIEWS, *(f"aten.{name}" for name in CONVERSIONS))
+"""Operators that are no reason for a kernel: alone, the library's copy is as good or better."""
 KERNEL_NAME_LENGTH = 40
 
 
@@ -88,7 +90,7 @@ def _groups(graph: Graph) -> list[_Group]:
             if reads & (tainted | group.names):
                 tainted.add(later.name)
         _drop_loose_views(graph, group)
-        if any(base(n.op) not in VIEWS for n in group.nodes):
+        if any(base(n.op) not in NO_WORK for n in group.nodes):
             groups.append(group)
             placed |= group.names
     return groups
