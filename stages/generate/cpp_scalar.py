@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
-from kernelwright.stages.generate.ir import Op, Operand
+from kernelwright.stages.generate.ir import Op
 from kernelwright.stages.generate.scalar import is_float
 
 TYPES = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t", "bool": "bool"}
@@ -43,6 +44,31 @@ EXPRESSIONS: dict[str, str] = {
 }
 """Everything else is the function of the same name in <cmath>."""
 
+RESERVED = {
+    *(
+        "alignas",
+        "alignof",
+        "and",
+        "asm",
+        "auto",
+        "bool",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "class",
+        "const",
+        "continue",
+    ),
+    *("default", "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false", "float", "for"),
+    *("friend", "goto", "if", "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "operator"),
+    *("or", "private", "protected", "public", "register", "return", "short", "signed", "sizeof", "static", "struct"),
+    *("switch", "template", "this", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned"),
+    *("using", "virtual", "void", "volatile", "while", "xor", "std", "NAN", "INFINITY", "SMALL", "BLOCK", "LENGTH"),
+    *("count", "rows", "row", "begin", "length", "j", "lane", "other", "tie", "above", "below", "stream", "from_bits"),
+}
+"""Words that a tensor may not be called in C++: the language's, and the emitted code's own."""
+
 
 def c_type(dtype: str) -> str:
     """The C++ type of a torch dtype."""
@@ -63,29 +89,23 @@ def literal(value: bool | int | float, dtype: str) -> str:
     return f"{float(value)!r}{suffix}"
 
 
-def expression(op: Op, names: dict[str, str], dtypes: dict[str, str]) -> str:
-    """One operation as a C++ expression over the C++ names of its operands."""
-    kind = next((dtypes[a] for a in op.args if isinstance(a, str) and dtypes[a] != "bool"), op.dtype)
-
-    def show(operand: Operand, dtype: str) -> str:
-        return names[operand] if isinstance(operand, str) else literal(operand, dtype)
-
+def expression(op: Op, dtypes: Mapping[str, str]) -> str:
+    """One operation as a C++ expression over its operands, which are called as in the body; `dtypes` has theirs."""
     if op.fn == "cast":
-        return _cast(op, names, dtypes)
-    if op.fn == "where":
-        condition, *values = op.args
-        operands = [show(condition, "bool"), *(show(v, op.dtype) for v in values)]
-    else:
-        operands = [show(a, kind) for a in op.args]
+        return _cast(op, dtypes)
+    # Literals are of the other operands' dtype; a comparison's own is bool.
+    kind = next((dtypes[a] for a in op.args if isinstance(a, str) and dtypes[a] != "bool"), op.dtype)
+    kinds = ["bool", op.dtype, op.dtype] if op.fn == "where" else [kind] * len(op.args)
+    operands = [a if isinstance(a, str) else literal(a, k) for a, k in zip(op.args, kinds, strict=True)]
     form = EXPRESSIONS.get(op.fn, f"std::{op.fn}({', '.join(f'{{{i}}}' for i in range(len(operands)))})")
     if op.fn in OWN_FLOAT and op.dtype == "float32":
         form = f"{op.fn}_({{0}})"
     return form.format(*operands, t=c_type(op.dtype), one=literal(1, op.dtype))
 
 
-def _cast(op: Op, names: dict[str, str], dtypes: dict[str, str]) -> str:
+def _cast(op: Op, dtypes: Mapping[str, str]) -> str:
     (operand,) = op.args
     assert isinstance(operand, str)
     if op.dtype == "bool":
-        return f"{names[operand]} != {literal(0, dtypes[operand])}"
-    return f"static_cast<{c_type(op.dtype)}>({names[operand]})"
+        return f"{operand} != {literal(0, dtypes[operand])}"
+    return f"static_cast<{c_type(op.dtype)}>({operand})"

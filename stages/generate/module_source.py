@@ -9,15 +9,16 @@ from __future__ import annotations
 import ast
 import keyword
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
 from kernelwright.kernelbench.problem import Problem
 from kernelwright.stages.generate.ir import FusedKernel, LibraryCall, Plan
+from kernelwright.stages.generate.layouts import row_major_values
 from kernelwright.stages.translate.functional import call, expression, value_names
-from kernelwright.stages.translate.graph import Graph, Input, InputKind, Node, Ref, TensorSpec
+from kernelwright.stages.translate.graph import Graph, Input, InputKind, Ref, TensorSpec
 
 T = TypeVar("T")
 
@@ -163,8 +164,11 @@ def _guard(graph: Graph, plan: Plan, names: Mapping[str, str]) -> Iterator[str]:
     arguments = [i for i in graph.inputs if i.kind is InputKind.ARGUMENT]
     free = leading_is_free(graph, plan)
     conditions = ["torch.is_grad_enabled()"]
-    for one in arguments:
-        conditions.append(f"not _fits({names[one.name]}, {_expected(one, free)})")
+    conditions += [f"not _fits({names[one.name]}, {_expected(one, free)})" for one in arguments]
+    # A parameter may have been cast, moved or replaced since.
+    read = {load.source for kernel in plan.kernels for load in kernel.loads}
+    state = [i for i in graph.inputs if i.kind is not InputKind.ARGUMENT and i.name in read]
+    conditions += [f"not _fits({_attribute(one)}, {_expected(one, free=False)})" for one in state]
     if free and len(arguments) > 1:
         conditions.append(f"not ({' == '.join(f'{names[i.name]}.shape[0]' for i in arguments)})")
     call_reference = f"return super().forward({', '.join(names[i.name] for i in sorted(arguments, key=_index))})"
@@ -188,6 +192,11 @@ def _expected(given: Input, free: bool) -> str:
     return text if spec.contiguous else f"{text}, {spec.stride}"
 
 
+def fits(more: str = "") -> str:
+    """The guard's helper, which each back end puts among its kernels; `more` continues its last condition."""
+    return FITS.replace("tensor.dtype == dtype", f"tensor.dtype == dtype{more}")
+
+
 FITS = '''
 def _fits(tensor, shape, dtype, stride=None):
     """Whether a tensor is laid out as the kernels expect; None in the shape stands for any size."""
@@ -195,7 +204,6 @@ def _fits(tensor, shape, dtype, stride=None):
     laid_out = tensor.is_contiguous() if stride is None else tensor.stride() == stride
     return sizes and laid_out and tensor.dtype == dtype
 '''
-"""The guard's helper, which each back end puts among its kernels."""
 
 
 def leading_is_free(graph: Graph, plan: Plan) -> bool:
@@ -261,16 +269,20 @@ def _attribute(given: Input) -> str:
 
 def _steps(graph: Graph, plan: Plan, launches: Mapping[str, Launch], names: Mapping[str, str]) -> Iterator[str]:
     device = next((f"{names[i.name]}.device" for i in graph.inputs), "")
+    unsettled = _unsettled(graph, plan)
+    items = {step.node.name for step in plan.steps if isinstance(step, LibraryCall) and step.node.op == "getitem"}
     needs_aten = False
     body: list[str] = []
     for step in plan.steps:
         if isinstance(step, FusedKernel):
             launch = launches[step.name]
             targets = ", ".join(names[s.target] for s in step.stores)
-            body.append(f"{targets} = {launch.function}({', '.join(names[i] for i in launch.inputs)})")
-        elif step.node.op != "getitem":
+            inputs = [f"{names[i]}.contiguous()" if i in unsettled & items else names[i] for i in launch.inputs]
+            body.append(f"{targets} = {launch.function}({', '.join(inputs)})")
+        elif step.node.name not in items:
             needs_aten = True
-            body.append(f"{names[step.node.name]} = {call(step.node, names, device)}{_settled(graph, plan, step.node)}")
+            settled = ".contiguous()" if step.node.name in unsettled else ""
+            body.append(f"{names[step.node.name]} = {call(step.node, names, device)}{settled}")
     if needs_aten:
         yield "aten = torch.ops.aten"
     yield from body
@@ -283,8 +295,10 @@ def _steps(graph: Graph, plan: Plan, launches: Mapping[str, Launch], names: Mapp
         yield f"return ({', '.join(values)}{',' if len(values) == 1 else ''})"
 
 
-def _settled(graph: Graph, plan: Plan, node: Node) -> str:
-    """`.contiguous()` where a kernel reads a library's result: its layout is the library's to choose, by version."""
-    read: Sequence[str] = [load.source for kernel in plan.kernels for load in kernel.loads]
-    spec = node.output
-    return ".contiguous()" if node.name in read and isinstance(spec, TensorSpec) and spec.contiguous else ""
+def _unsettled(graph: Graph, plan: Plan) -> set[str]:
+    """Library results that kernels read as row-major, and that need not be: their layout is the library's to choose."""
+    fused = {name for kernel in plan.kernels for name in kernel.covers}
+    read = {load.source for kernel in plan.kernels for load in kernel.loads}
+    made = {node.name: node.output for node in graph.nodes if node.name in read - fused}
+    turned = row_major_values(graph, fused)
+    return {n for n, spec in made.items() if n in turned or (isinstance(spec, TensorSpec) and spec.contiguous)}

@@ -14,12 +14,13 @@ would have to run both before and after that one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kernelwright.stages.generate.body import Body, broadcast_strides
 from kernelwright.stages.generate.ir import Domain, FusedKernel, LibraryCall, Plan, Store
-from kernelwright.stages.generate.lowering import POINTWISE, ROWWISE, base, covers, reduced_dims
+from kernelwright.stages.generate.layouts import row_major, specs_for_kernels
+from kernelwright.stages.generate.lowering import CONVERSIONS, POINTWISE, ROWWISE, base, covers, trailing
 from kernelwright.stages.generate.prepare import prepare
 from kernelwright.stages.translate.graph import Graph, Node, Ref, TensorSpec
 
@@ -37,6 +38,8 @@ VIEWS = (
     "aten._unsafe_view",
 )
 """Of a value with one element a row these change nothing in memory."""
+NO_WORK = (*VIEWS, *(f"aten.{name}" for name in CONVERSIONS))
+"""Operators that are no reason for a kernel: alone, the library's copy is as good or better."""
 KERNEL_NAME_LENGTH = 40
 
 
@@ -45,10 +48,11 @@ def plan(graph: Graph) -> Plan:
     graph = prepare(graph)
     groups = _groups(graph)
     steps = _ordered(graph, groups)
+    specs = specs_for_kernels(graph, {name for group in groups for name in group.names})
     names: set[str] = set()
     built: list[FusedKernel | LibraryCall] = []
     for step in steps:
-        built.append(_build(graph, step, names) if isinstance(step, _Group) else LibraryCall(step))
+        built.append(_build(graph, step, specs, names) if isinstance(step, _Group) else LibraryCall(step))
     return Plan(tuple(built))
 
 
@@ -86,7 +90,7 @@ def _groups(graph: Graph) -> list[_Group]:
             if reads & (tainted | group.names):
                 tainted.add(later.name)
         _drop_loose_views(graph, group)
-        if any(base(n.op) not in VIEWS for n in group.nodes):
+        if any(base(n.op) not in NO_WORK for n in group.nodes):
             groups.append(group)
             placed |= group.names
     return groups
@@ -139,22 +143,14 @@ def _joins_as_row(graph: Graph, group: _Group, node: Node, output: TensorSpec) -
     source = node.args[0]
     if not isinstance(source, Ref) or graph.specs[source.name].shape != group.space or source.name in group.rows:
         return False
-    rank = len(group.space)
-    dims = reduced_dims(node, rank)
-    if not dims or dims != tuple(range(rank - len(dims), rank)) or group.reduced not in (0, len(dims)):
-        return False
-    rows, length = math.prod(group.space[: rank - len(dims)]), math.prod(group.space[rank - len(dims) :])
-    if rows < FEWEST_ROWS or length <= 1:
-        return False
-    # Values of the group that are already there with the rows' own shape would become ambiguous.
-    before = group.reduced
-    group.reduced = len(dims)
-    if before == 0 and any(
+    before, group.reduced = group.reduced, trailing(node, len(group.space))
+    rows, length = math.prod(_row_dims(group)), math.prod(group.space[len(_row_dims(group)) :])
+    # Values that are there already and look like one value a row would be taken for rows' values.
+    ambiguous = before == 0 and any(
         _is_row_shape(group, n.output.shape) for n in group.nodes if isinstance(n.output, TensorSpec)
-    ):
-        group.reduced = before
-        return False
-    if not _reads(graph, group, node, group.space, flat=False):
+    )
+    fits = group.reduced > 0 and before in (0, group.reduced) and rows >= FEWEST_ROWS and length > 1 and not ambiguous
+    if not (fits and _reads(graph, group, node, group.space, flat=False)):
         group.reduced = before
         return False
     if output.shape != group.space:
@@ -249,8 +245,8 @@ def _needs(step: _Group | Node) -> Iterable[str]:
     return (r for n in step.nodes for r in n.refs() if r not in step.names)
 
 
-def _build(graph: Graph, group: _Group, taken: set[str]) -> FusedKernel:
-    body = Body(group.space, group.reduced, graph.specs)
+def _build(graph: Graph, group: _Group, specs: Mapping[str, TensorSpec], taken: set[str]) -> FusedKernel:
+    body = Body(group.space, group.reduced, specs)
     for node in group.nodes:
         assert isinstance(node.output, TensorSpec)
         body.dtype = node.output.dtype
@@ -284,7 +280,7 @@ def _stores(graph: Graph, group: _Group, body: Body) -> Iterable[Store]:
             assert isinstance(spec, TensorSpec)
             assert isinstance(value, str)
             domain = Domain.FULL if spec.shape == group.space else Domain.ROW
-            yield Store(value, node.name, spec, domain)
+            yield Store(value, node.name, row_major(spec), domain)
 
 
 def _kernel_name(group: _Group, taken: set[str]) -> str:

@@ -19,6 +19,9 @@ from kernelwright.stages.generate.rules import (
 from kernelwright.stages.generate.scalar import COMPARISONS, is_float
 from kernelwright.stages.translate.graph import Arg, Node
 
+CONVERSIONS = ("to", "_to_copy", "type_as", "clone", "contiguous")
+"""Operators that copy, perhaps to another dtype or layout."""
+
 
 @pointwise("neg", "abs", "sign", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p")
 @pointwise("sin", "cos", "tanh", "erf", "sigmoid")
@@ -182,6 +185,6 @@ def _isfinite(body: Body, node: Node) -> Operand:
     return body.op("lt", body.op("abs", body.value(node.args[0], dtype), dtype=dtype), math.inf, dtype="bool")
 
 
-@pointwise("to", "_to_copy", "type_as", "float", "clone", "contiguous", "alias", "detach")
+@pointwise(*CONVERSIONS)
 def _convert(body: Body, node: Node) -> Operand:
     return body.value(node.args[0], body.dtype)

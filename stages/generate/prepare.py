@@ -1,7 +1,7 @@
 """Rewrites a graph so that more of it can be fused; what it computes stays the same.
 
-* Operators with two results, of which each may be had alone (`max.dim` gives values and indices), are written as one
-  operator a result.
+* Operators with two results over a row, of which each may be had alone (`max.dim` gives values and indices), are
+  written as one operator a result: a fused kernel shares the pass.
 * A linear layer whose result goes to operators that fuse loses its bias to them: they add it for free.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kernelwright.stages.generate.lowering import covers
+from kernelwright.stages.generate.lowering import covers, trailing
 from kernelwright.stages.translate.graph import Graph, Node, Ref, TensorSpec
 
 _PAIRS = {
@@ -30,7 +30,7 @@ def prepare(graph: Graph) -> Graph:
 
 
 def _split_pairs(graph: Graph) -> Graph:
-    pairs = {n.name: n for n in graph.nodes if n.op in _PAIRS}
+    pairs = {n.name: n for n in graph.nodes if n.op in _PAIRS and _over_rows(graph, n)}
     nodes: list[Node] = []
     for node in graph.nodes:
         source = node.args[0] if node.op == "getitem" else None
@@ -39,6 +39,12 @@ def _split_pairs(graph: Graph) -> Graph:
         elif node.name not in pairs:
             nodes.append(node)
     return replace(graph, nodes=tuple(nodes))
+
+
+def _over_rows(graph: Graph, pair: Node) -> bool:
+    source = pair.args[0]
+    first = replace(pair, op=_PAIRS[pair.op][0])
+    return isinstance(source, Ref) and trailing(first, len(graph.specs[source.name].shape)) > 0
 
 
 def _half(item: Node, pair: Node) -> Node:

@@ -145,7 +145,7 @@ def _affine(body: Body, x: Operand, weight: Arg, bias: Arg) -> Operand:
     return x
 
 
-def reduced_dims(node: Node, rank: int) -> tuple[int, ...] | None:
+def _reduced_dims(node: Node, rank: int) -> tuple[int, ...] | None:
     """The dimensions of its first operand that a ROWWISE node works over, counted from 0; None: cannot tell."""
     name = base(node.op)
     if name in ("aten.rms_norm", "aten.layer_norm"):
@@ -161,3 +161,9 @@ def reduced_dims(node: Node, rank: int) -> tuple[int, ...] | None:
     if not isinstance(dims, tuple) or not all(isinstance(d, int) for d in dims):
         return None
     return tuple(sorted(d % rank for d in dims))
+
+
+def trailing(node: Node, rank: int) -> int:
+    """How many trailing dimensions of its first operand a ROWWISE node works over; 0 when it works over others."""
+    dims = _reduced_dims(node, rank)
+    return len(dims) if dims and dims == tuple(range(rank - len(dims), rank)) else 0

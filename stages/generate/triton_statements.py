@@ -96,6 +96,8 @@ class Statements:
         operands = [self.operand(arg) for arg in op.args]
         if op.fn == "cast":
             return self._cast(operands[0], self._declared[str(op.args[0])], op.dtype)
+        if op.fn == "pow":
+            operands = _as_values(op, operands)
         return EXPRESSIONS[op.fn].format(*operands, dtype=pointer_dtype(compute_dtype(op.dtype)))
 
     def _cast(self, value: str, dtype: str, target: str) -> str:
@@ -110,6 +112,16 @@ class Statements:
     @cached_property
     def _declared(self) -> dict[str, str]:
         return {v.name: v.dtype for v in (*self.kernel.loads, *self.kernel.body)}
+
+
+def _as_values(op: Op, operands: list[str]) -> list[str]:
+    """The operands with a number as a value of the other's shape: a helper that looks at bits needs a tensor.
+
+    `tl.full` would do, but for a shape without dimensions the interpreter makes something else of it.
+    """
+    shape = next(text for arg, text in zip(op.args, operands, strict=True) if isinstance(arg, str))
+    filled = f"tl.where({shape} == {shape}, {{0}}, {{0}})"
+    return [text if isinstance(arg, str) else filled.format(text) for arg, text in zip(op.args, operands, strict=True)]
 
 
 def pointer(value: str) -> str:
