@@ -26,14 +26,16 @@ def to_json(value: Any) -> Any:
         return value
     if type(value) is float:
         return value if math.isfinite(value) else str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, list | tuple):
+        return [to_json(v) for v in value]
+    kind: Any = type(value)
+    names = _field_names(kind)
+    if names is not None:
+        return {name: to_json(getattr(value, name)) for name in names}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
         return {str(k): to_json(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json(v) for v in value]
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} has no JSON form")
@@ -73,6 +75,11 @@ def _decode(hint: Any, data: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint(data)
     return data
+
+
+@cache
+def _field_names(cls: Any) -> tuple[str, ...] | None:
+    return tuple(f.name for f in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else None
 
 
 @cache

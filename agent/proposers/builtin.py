@@ -8,10 +8,12 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import optuna
+from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import TPESampler
-from optuna.trial import TrialState, create_trial
+from optuna.trial import create_trial
 
 from kernelwright.agent.proposers.base import Context, Trial
 from kernelwright.stages.generate import templates_for
@@ -82,6 +84,8 @@ class _Search:
         self._distributions: dict[str, BaseDistribution] = {
             name: CategoricalDistribution(range(len(choices))) for name, choices in template.space.items()
         }
+        self._points = list(itertools.product(*template.space.values()))
+        self._coordinates = _coordinates(template.space)
         self._study = optuna.create_study()
         self._told: set[str] = set()
         self._random = random.Random(0)
@@ -102,7 +106,11 @@ class _Search:
         self._fastest = [self._point(t.candidate.tunables) for t in right[:FASTEST]]
         text = f"{context.seed}/{context.generation}/{self.template.name}"
         seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
-        self._study.sampler = TPESampler(seed=seed, n_startup_trials=max(4, context.slots), multivariate=True)
+        startup = max(4, context.slots)
+        self._sampler = TPESampler(seed=seed, n_startup_trials=startup, multivariate=True, constant_liar=False)
+        # The generation's one open trial. Opening it lets the sampler see what was told since the last.
+        number = self._study.ask().number
+        self._open = self._study.get_trials(deepcopy=False)[number]
         self._random = random.Random(seed)
         self._asked = 0
 
@@ -131,15 +139,19 @@ class _Search:
         return dict(zip(self.template.space, wish, strict=True))
 
     def _sampled(self) -> Point:
-        asked = self._study.ask(dict(self._distributions))
-        # The sampler leaves failed trials out; the result comes through the history, as after a restart.
-        self._study.tell(asked, state=TrialState.FAIL)
-        return tuple(choices[asked.params[name]] for name, choices in self.template.space.items())
+        """What the sampler would try, asked of it directly: a trial of the study for each costs twice the sample."""
+        positions = self._sampler.sample_relative(self._study, self._open, self._distributions)
+        if not positions:  # as long as it knows too few results
+            return self._anywhere()
+        return tuple(choices[positions[name]] for name, choices in self.template.space.items())
+
+    def _anywhere(self) -> Point:
+        return tuple(self._random.choice(choices) for choices in self.template.space.values())
 
     def _stepped(self) -> Point:
         """One of the fastest choices with one or two parameters changed; any choice while nothing was right."""
         if not self._fastest:
-            return tuple(self._random.choice(choices) for choices in self.template.space.values())
+            return self._anywhere()
         point = list(self._random.choice(self._fastest))
         free = [(at, choices) for at, choices in enumerate(self.template.space.values()) if len(choices) > 1]
         for at, choices in self._random.sample(free, min(self._random.choice((1, 1, 2)), len(free))):
@@ -147,10 +159,10 @@ class _Search:
         return tuple(point)
 
     def _nearest(self, wish: Point) -> Point:
-        untried = [p for p in itertools.product(*self.template.space.values()) if p not in self.seen]
-        distances = [_distance(self.template.space, wish, point) for point in untried]
-        least = min(distances)
-        return self._random.choice([p for p, d in zip(untried, distances, strict=True) if d == least])
+        """The untried point with the least distance: over the parameters that differ, the share of their range."""
+        distances = np.abs(self._coordinates - self._coordinates[self._points.index(wish)]).sum(axis=1)
+        distances[[point in self.seen for point in self._points]] = np.inf
+        return self._points[self._random.choice(np.flatnonzero(distances == distances.min()).tolist())]
 
     def _positions(self, trial: Trial) -> dict[str, int]:
         tunables = trial.candidate.tunables
@@ -168,13 +180,19 @@ def _beside(choices: Sequence[Scalar], value: Scalar) -> list[Scalar]:
     return [*choices[max(at - 1, 0) : at], *choices[at + 1 : at + 2]]
 
 
-def _distance(space: Mapping[str, Sequence[Scalar]], one: Point, other: Point) -> float:
-    """Parameters that differ, each by the share of its range."""
-    return sum(
-        1.0 if isinstance(a, str) else abs(list(choices).index(a) - list(choices).index(b)) / (len(choices) - 1)
-        for choices, a, b in zip(space.values(), one, other, strict=True)
-        if a != b
-    )
+def _coordinates(space: Mapping[str, Sequence[Scalar]]) -> NDArray[np.float64]:
+    """Every point of the space, in the order of `itertools.product`: (points, coordinates).
+
+    An ordered parameter is one coordinate in 0..1, a named one a half in each of its choices' coordinates: two names
+    differ by one.
+    """
+    columns = []
+    for choices in space.values():
+        if isinstance(choices[0], str):
+            columns.append(np.eye(len(choices)) / 2)
+        else:
+            columns.append(np.linspace(0.0, 1.0, len(choices))[:, None])
+    return np.array([np.concatenate(rows) for rows in itertools.product(*columns)])
 
 
 def _turns(searches: list[_Search], context: Context) -> Iterator[_Search]:

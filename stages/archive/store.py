@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Select, insert, select
+from sqlalchemy import Connection, Select, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -159,7 +160,9 @@ class Archive:
             if connection.execute(_insert_new(connection, VerdictRow), key | verdict).rowcount == 0:
                 return False
             if result.measurement is not None:
-                connection.execute(insert(MeasurementRow), key | _measurement_values(result.measurement))
+                connection.execute(
+                    _insert_new(connection, MeasurementRow), key | _measurement_values(result.measurement)
+                )
             return True
 
     def _problem_of(self, connection: Connection, run: str) -> str:
@@ -295,8 +298,12 @@ def result_of(verdict: VerdictRow, measurement: MeasurementRow | None) -> JobRes
 
 def _insert_new(connection: Connection, table: type[Base]) -> Any:
     """An insert that leaves rows alone whose key is there already."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(table).on_conflict_do_nothing()
+    return _insert_statement(connection.dialect.name, table)
+
+
+@cache
+def _insert_statement(dialect: str, table: type[Base]) -> Any:
+    return (postgresql if dialect == "postgresql" else sqlite).insert(table).on_conflict_do_nothing()
 
 
 def _add_candidates(connection: Connection, problem_hash: str, candidates: Sequence[Candidate]) -> None:
