@@ -1,4 +1,4 @@
-"""The loop: propose -> evaluate -> select, again and again, then confirm the winner.
+"""The loop: propose -> evaluate, again and again, then confirm the winner.
 
 Every node can be killed at any point and run again: proposals are keyed by generation and slot, results by candidate,
 and both are in the database before the checkpoint moves on.
@@ -30,12 +30,11 @@ Update = dict[str, Any]
 def build(services: Services, checkpointer: BaseCheckpointSaver[str]) -> CompiledStateGraph[RunState]:
     """The compiled graph over these services."""
     graph = StateGraph(RunState)
-    for name, node in (("propose", propose), ("evaluate", evaluate), ("select", select), ("confirm", confirm)):
+    for name, node in (("propose", propose), ("evaluate", evaluate), ("confirm", confirm)):
         graph.add_node(name, _timed(node, services))
     graph.add_edge(START, "propose")
     graph.add_edge("propose", "evaluate")
-    graph.add_edge("evaluate", "select")
-    graph.add_conditional_edges("select", lambda state: "confirm" if state["stop"] else "propose")
+    graph.add_conditional_edges("evaluate", lambda state: "confirm" if state["stop"] else "propose")
     graph.add_edge("confirm", END)
     return graph.compile(checkpointer=checkpointer)
 
@@ -78,8 +77,8 @@ def propose(services: Services, state: RunState) -> Update:
 
 
 def evaluate(services: Services, state: RunState) -> Update:
-    """Evaluate what has no verdict yet. Each verdict is committed the moment it is made."""
-    run, generation = state["run"], state["generation"]
+    """Evaluate what has no verdict yet, each verdict committed the moment it is made; then see whether to go on."""
+    start, run, generation = time.monotonic(), state["run"], state["generation"]
     incumbent = _incumbent(services.ledger.trials())
     jobs = [
         Job(
@@ -97,29 +96,29 @@ def evaluate(services: Services, state: RunState) -> Update:
     for result in services.executor.run(jobs, services.observe):
         services.ledger.record(result)
         services.observe(Evaluated(by_key[result.key], result))
-    return {}
+    return _advance(services, state, time.monotonic() - start)
 
 
-def select(services: Services, state: RunState) -> Update:
-    """Decide whether the search goes on."""
+def _advance(services: Services, state: RunState, seconds: float) -> Update:
+    """The next generation's number, and why there is none where the search ends; `seconds` went into this one."""
     before = _incumbent(services.ledger.trials(until=state["generation"]))
     after = _incumbent(services.ledger.trials())
     faster = after is not None and (before is None or _over_eager(after) > _over_eager(before))
     stale = 0 if faster else state["stale"] + 1
-    stop = _reason_to_stop(services, state, stale)
+    stop = _reason_to_stop(services, state, stale, seconds)
     if stop:
         services.observe(Stopped(stop))
     return {"generation": state["generation"] + 1, "stale": stale, "stop": stop}
 
 
-def _reason_to_stop(services: Services, state: RunState, stale: int) -> str:
+def _reason_to_stop(services: Services, state: RunState, stale: int, seconds: float) -> str:
     settings = services.settings
     tried = len(services.ledger.results)
     if not services.ledger.generations[state["generation"]]:
         return "every choice was tried"
     if tried >= settings.max_candidates:
         return f"{tried} candidates were tried"
-    if state["elapsed_s"] >= settings.time_s:
+    if state["elapsed_s"] + seconds >= settings.time_s:
         return f"{settings.time_s:g} s were spent"
     if stale >= settings.patience:
         return f"{stale} generations brought nothing faster"

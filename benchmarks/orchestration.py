@@ -83,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What the loop itself costs a candidate.")
     parser.add_argument("--json", type=Path, help="file for the rows, for example docs/results/orchestration.json")
     options = parser.parse_args()
-    short, long, repeats = 16, 80, 5
+    short, long, repeats = 16, 80, 15
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         walk_seconds(folder, short, seed=0)  # imports and caches

@@ -6,7 +6,8 @@ import hashlib
 import itertools
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import optuna
@@ -85,8 +86,11 @@ class _Search:
             name: CategoricalDistribution(range(len(choices))) for name, choices in template.space.items()
         }
         self._points = list(itertools.product(*template.space.values()))
+        self._place = {point: at for at, point in enumerate(self._points)}
         self._coordinates = _coordinates(template.space)
         self._study = optuna.create_study()
+        self._sampler: Callable[[], dict[str, int]] | None = None
+        self._seed = self._startup = 0
         self._told: set[str] = set()
         self._random = random.Random(0)
         self._fastest: list[Point] = []
@@ -106,11 +110,7 @@ class _Search:
         self._fastest = [self._point(t.candidate.tunables) for t in right[:FASTEST]]
         text = f"{context.seed}/{context.generation}/{self.template.name}"
         seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
-        startup = max(4, context.slots)
-        self._sampler = TPESampler(seed=seed, n_startup_trials=startup, multivariate=True, constant_liar=False)
-        # The generation's one open trial. Opening it lets the sampler see what was told since the last.
-        number = self._study.ask().number
-        self._open = self._study.get_trials(deepcopy=False)[number]
+        self._seed, self._startup, self._sampler = seed, max(4, context.slots), None
         self._random = random.Random(seed)
         self._asked = 0
 
@@ -128,22 +128,31 @@ class _Search:
         )
 
     def _search(self) -> dict[str, Scalar]:
-        """The sampler's choice and a step from one of the fastest in turn; the nearest untried where it was tried.
+        """The sampler's choice every third time, else a step from one of the fastest; the nearest untried to it.
 
         The sampler alone learns too little from some twenty results, and within a generation nothing.
         """
         self._asked += 1
-        wish = self._sampled() if self._asked % 2 else self._stepped()
+        wish = self._sampled() if self._asked % 3 == 1 else self._stepped()
         if wish in self.seen:
             wish = self._nearest(wish)
         return dict(zip(self.template.space, wish, strict=True))
 
     def _sampled(self) -> Point:
         """What the sampler would try, asked of it directly: a trial of the study for each costs twice the sample."""
-        positions = self._sampler.sample_relative(self._study, self._open, self._distributions)
+        if self._sampler is None:
+            self._sampler = self._open_sampler()
+        positions = self._sampler()
         if not positions:  # as long as it knows too few results
             return self._anywhere()
         return tuple(choices[positions[name]] for name, choices in self.template.space.items())
+
+    def _open_sampler(self) -> Callable[[], dict[str, int]]:
+        sampler = TPESampler(seed=self._seed, n_startup_trials=self._startup, multivariate=True, constant_liar=False)
+        # The generation's one open trial. Opening it lets the sampler see what was told since the last.
+        number = self._study.ask().number
+        trial = self._study.get_trials(deepcopy=False)[number]
+        return partial(sampler.sample_relative, self._study, trial, self._distributions)
 
     def _anywhere(self) -> Point:
         return tuple(self._random.choice(choices) for choices in self.template.space.values())
@@ -160,8 +169,8 @@ class _Search:
 
     def _nearest(self, wish: Point) -> Point:
         """The untried point with the least distance: over the parameters that differ, the share of their range."""
-        distances = np.abs(self._coordinates - self._coordinates[self._points.index(wish)]).sum(axis=1)
-        distances[[point in self.seen for point in self._points]] = np.inf
+        distances = np.abs(self._coordinates - self._coordinates[self._place[wish]]).sum(axis=1)
+        distances[[self._place[point] for point in self.seen]] = np.inf
         return self._points[self._random.choice(np.flatnonzero(distances == distances.min()).tolist())]
 
     def _positions(self, trial: Trial) -> dict[str, int]:
