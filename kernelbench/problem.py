@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
+
+
+class Precision(StrEnum):
+    """What a task's result may be computed in."""
+
+    STRICT = "strict"
+    """The error against float64 is at most a small multiple of eager's own under torch's default flags."""
+    TF32 = "tf32"
+    """Matrix products may round their operands to TF32, as eager does with `allow_tf32`."""
+    TASK = "task"
+    """What rounding at each step to the task's own dtype may cost, or the task's stated TOLERANCE."""
 
 
 @dataclass(frozen=True)

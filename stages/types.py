@@ -75,6 +75,30 @@ class Check:
     figure: float | None = None
     bound: float | None = None
     detail: str = ""
+    refutes: Status = Status.INCORRECT
+    """The verdict that follows when the check fails."""
+
+
+@dataclass(frozen=True)
+class KernelShare:
+    """One kernel that a candidate's call launched, and its share of the call's device time."""
+
+    name: str
+    share: float
+    own: bool
+    """Whether the candidate's source defines it."""
+
+
+@dataclass(frozen=True)
+class OwnWork:
+    """What a candidate really ran, as seen from outside: evidence, and what `--no-library` is decided by."""
+
+    operators: Mapping[str, int] = field(default_factory=dict)
+    """Dispatched operators that compute (aten names) and how often one call ran each."""
+    kernels: tuple[KernelShare, ...] = ()
+    """Empty where the device has no profiler."""
+    ablated: Mapping[str, bool | None] = field(default_factory=dict)
+    """By own kernel: whether the output breaks when the kernel does nothing. None: it could not be ablated."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +157,36 @@ class Ratio:
 
 
 @dataclass(frozen=True)
+class SpeedOfLight:
+    """The least time that the device could take for a call, beside what the candidate took."""
+
+    bytes_least: int
+    """Outputs written once, and once each input that the answer depends on."""
+    flops: int
+    byte_ms: float
+    flop_ms: float | None
+    """At the best honest rate of the precision contract; None where the rate is unknown."""
+    fraction: float
+    """The larger bound over the candidate's median: 1.0 is the speed of light."""
+    quarantines: bool
+    """Whether the byte bound may refuse here: traffic far larger than the cache, and cold inputs."""
+    label: str = ""
+    """`algebraic?` where the FLOP bound is beaten: another algorithm, or less work than it should be."""
+
+
+@dataclass(frozen=True)
+class DeviceState:
+    """What the device was doing while it was timed: logged, never set."""
+
+    clocks_mhz: tuple[int, ...] = ()
+    """One sample a round."""
+    throttled: tuple[str, ...] = ()
+    """Reasons that were seen, in words."""
+    others: int = 0
+    """Processes of other owners that were on the device."""
+
+
+@dataclass(frozen=True)
 class Measurement:
     """Times of a candidate and of the baselines that were interleaved with it in the same run."""
 
@@ -145,6 +199,12 @@ class Measurement:
     """How it was timed, in words: the clock, the order, cold or warm cache."""
     screened_out: bool = False
     """True when timing ended early since the candidate was clearly slower than the incumbent."""
+    warm: Timing | None = None
+    """The candidate on one set of inputs, which then lie in the cache; None where that was not measured."""
+    graph_replay_ms: float | None = None
+    """Milliseconds a call when replayed as a CUDA graph. Shown beside the rest; it never decides."""
+    speed_of_light: SpeedOfLight | None = None
+    device_state: DeviceState | None = None
 
 
 @dataclass(frozen=True)

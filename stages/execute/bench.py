@@ -87,7 +87,15 @@ class Bench:
         seconds = {"compile": compilation.seconds}
 
         def result(verdict: Verdict, measurement: Measurement | None = None) -> JobResult:
-            return JobResult(job.key, job.candidate.hash, verdict, self.environment, compilation, measurement, seconds)
+            return JobResult(
+                job.key,
+                job.candidate.hash,
+                verdict,
+                self.environment,
+                compilation=compilation,
+                measurement=measurement,
+                seconds=seconds,
+            )
 
         if not compilation.ok:
             return result(Verdict(Status.COMPILE_ERROR, compilation.log))

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kernelwright.kernelbench.problem import Problem
-from kernelwright.stages.types import Candidate, Compilation, Environment, Measurement, Verdict
+from kernelwright.kernelbench.problem import Precision, Problem
+from kernelwright.stages.types import Candidate, Compilation, Environment, Measurement, OwnWork, Verdict
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,12 @@ class Job:
     seed: int
     effort: Effort = field(default_factory=Effort)
     baselines: tuple[str, ...] = ("eager", "compile")
+    precision: Precision | None = None
+    """None: what the problem itself says, else `strict`."""
+    no_library: bool = False
+    """Refuse a candidate whose answer a library call computes."""
+    timed: bool = True
+    """False: only verify."""
     incumbent_ms_over_eager: float | None = None
     """The incumbent's time as a fraction of eager's: what screening compares with. None: nothing is screened out."""
 
@@ -56,6 +62,7 @@ class JobResult:
     environment: Environment
     compilation: Compilation | None = None
     measurement: Measurement | None = None
+    work: OwnWork | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Wall time by stage: `compile`, `verify`, `baselines`, `measure`."""
 
