@@ -1,9 +1,9 @@
-"""Interleaved timing: one region of each contender a round, in an order drawn anew, by the referee's own clock.
+"""Interleaved timing: one region of each contender a round, in mirrored order, by the referee's own clock.
 
-CPU: the monotonic clock around the message that starts a region and the answer that ends it. CUDA: two timing events on
-the referee's stream; the runner's stream waits for an event recorded between them and reports its end by another (both
-travel by CUDA IPC and carry no time), so the runner never touches a clock that counts. What an empty region costs is
-subtracted from each.
+CPU: the monotonic clock around a region's messages. CUDA: two timing events on the referee's stream; the runner's stream
+waits for an event recorded between them and reports its end by another (both travel by CUDA IPC and carry no time), so
+the runner never touches a clock that counts. A fence over the whole device follows each region: what it adds is work
+that the events did not see. What an empty region costs is subtracted.
 """
 
 from __future__ import annotations
@@ -12,28 +12,41 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import torch
 
-from kernelwright.stages.sandbox.arena import Arena
+from kernelwright.stages.sandbox import stream
 from kernelwright.stages.sandbox.pool import Runner
-from kernelwright.stages.types import Timing
+from kernelwright.stages.types import Check, Status, Timing
 
 EMPTY_REGIONS = 7
-MAX_CALLS = 4000
-"""Calls a region at most: a region's message must fit a packet, and a call costs at least its own Python overhead."""
+MAX_CALLS = 8000
+"""Calls a region at most: a call costs at least its own Python overhead."""
+DISAGREEMENT_SHARE = 0.03
+DISAGREEMENT_MS = 0.2
+"""A region's two clocks may differ by the larger of this share of it and this time."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """What the clocks say about one region. Milliseconds."""
+
+    took_ms: float
+    fence_ms: float
+    """How long the whole device, or process, still worked after the region's end."""
 
 
 class Clock(Protocol):
-    """Times one region: the runner calls its module on `slots` in turn. Milliseconds."""
+    """Times one region whose calls were cut into chunks."""
 
     method: str
 
-    def region_ms(self, runner: Runner, slots: list[int], timeout_s: float) -> float:
-        """Wall time of the whole region."""
+    def time(self, runner: Runner, pieces: Sequence[Sequence[int]], timeout_s: float) -> Region:
+        """Run the chunks; the region has begun."""
         ...
 
 
@@ -42,11 +55,11 @@ class HostClock:
 
     method = "monotonic clock of the referee around each region"
 
-    def region_ms(self, runner: Runner, slots: list[int], timeout_s: float) -> float:
-        """Wall time of the whole region."""
+    def time(self, runner: Runner, pieces: Sequence[Sequence[int]], timeout_s: float) -> Region:
+        """A CPU call is over when it is answered; threads that go on are the census's business."""
         start = time.perf_counter_ns()
-        runner.ask("run", timeout_s, slots=slots)
-        return (time.perf_counter_ns() - start) / 1e6
+        stream.call(runner, pieces, timeout_s)
+        return Region((time.perf_counter_ns() - start) / 1e6, 0.0)
 
 
 class DeviceClock:
@@ -68,17 +81,20 @@ class DeviceClock:
         self._events[runner] = go, done
         return go, done
 
-    def region_ms(self, runner: Runner, slots: list[int], timeout_s: float) -> float:
-        """Device time from the moment the runner may start to the end of its last kernel."""
+    def time(self, runner: Runner, pieces: Sequence[Sequence[int]], timeout_s: float) -> Region:
+        """Device time from the moment the runner may start to the end of its last kernel, and the fence's rest."""
         go, done = self._events.get(runner) or self._connect(runner, timeout_s)
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         go.record()
-        runner.ask("run", timeout_s, slots=slots)
+        stream.call(runner, pieces, timeout_s)
+        runner.ask("end", timeout_s)
         done.wait()
         end.record()
         end.synchronize()
-        return float(start.elapsed_time(end))
+        over = time.perf_counter_ns()
+        runner.ask("fence", timeout_s)
+        return Region(float(start.elapsed_time(end)), (time.perf_counter_ns() - over) / 1e6)
 
 
 def clock_for(device: str) -> Clock:
@@ -86,54 +102,122 @@ def clock_for(device: str) -> Clock:
     return DeviceClock() if device == "cuda" else HostClock()
 
 
-class Stopwatch:
-    """Samples of several contenders that share an arena."""
+@dataclass
+class _Contender:
+    """What is known of one contender."""
 
-    def __init__(self, arena: Arena, clock: Clock, region_ms: float, timeout_s: float, seed: int) -> None:
-        self.arena = arena
+    empty_ms: float
+    """Cost of a region without calls."""
+    chunk_ms: float
+    """Cost of one more message."""
+    fence_ms: float
+    """What the fence takes when nothing is left to wait for."""
+    calls: int
+    samples_ms: list[float]
+    regions: list[Region]
+
+
+class Stopwatch:
+    """Samples of several contenders on one ring of argument sets.
+
+    `refill()` is called before each region where the module works in place: `slots` are then used once each.
+    """
+
+    def __init__(
+        self,
+        slots: Sequence[int],
+        clock: Clock,
+        region_ms: float,
+        timeout_s: float,
+        seed: int,
+        *,
+        restore: bool = False,
+        refill: Callable[[], None] | None = None,
+    ) -> None:
+        self.slots = list(slots)
         self.clock = clock
         self.target_ms = region_ms
         self.timeout_s = timeout_s
         self.random = random.Random(seed)
-        self.calls: dict[str, int] = {}
-        self.empty_ms: dict[str, float] = {}
-        self.samples_ms: dict[str, list[float]] = {}
+        self.restore = restore
+        self.refill = refill
+        self.contenders: dict[str, _Contender] = {}
+        self._mirrored: list[str] | None = None
 
     def calibrate(self, name: str, runner: Runner) -> None:
-        """Warm a contender up, take what an empty region costs, and choose how many calls fill a region."""
-        ring = self._ring(self.arena.slots)
-        self.clock.region_ms(runner, ring[:2], self.timeout_s)
-        self.empty_ms[name] = statistics.median(
-            self.clock.region_ms(runner, [], self.timeout_s) for _ in range(EMPTY_REGIONS)
-        )
-        calls = 1
+        """Warm a contender up, take what empty regions cost, and choose how many calls fill a region."""
+        most = MAX_CALLS if self.refill is None else len(self.slots)
+        self._prepare(runner)
+        self.clock.time(runner, [self.ring(min(2, most))], self.timeout_s)
+        empty = [self.clock.time(runner, [[]], self.timeout_s) for _ in range(EMPTY_REGIONS)]
+        longer = [self.clock.time(runner, [[]] * 9, self.timeout_s).took_ms for _ in range(EMPTY_REGIONS)]
+        empty_ms = statistics.median(r.took_ms for r in empty)
+        chunk_ms = max(0.0, (statistics.median(longer) - empty_ms) / 8)
+        found = _Contender(empty_ms, chunk_ms, statistics.median(r.fence_ms for r in empty), 1, [], [])
+        self.contenders[name] = found
         while True:
-            took = self.clock.region_ms(runner, self._ring(calls), self.timeout_s) - self.empty_ms[name]
-            if took >= self.target_ms / 4 or calls >= MAX_CALLS:
+            took = self._region(runner, found, self.ring(found.calls)).took_ms
+            if took >= self.target_ms / 4 or found.calls >= most:
                 break
-            calls = min(MAX_CALLS, calls * 4)
-        self.calls[name] = min(MAX_CALLS, max(1, math.ceil(calls * self.target_ms / max(took, 1e-3))))
-        self.samples_ms[name] = []
+            found.calls = min(most, found.calls * 4)
+        found.calls = min(most, max(1, math.ceil(found.calls * self.target_ms / max(took, 1e-3))))
 
-    def round(self, runners: Mapping[str, Runner], after: Callable[[str, Runner, int], None]) -> None:
-        """One region of each contender, in random order. `after(name, runner, last slot)` runs outside the clock."""
-        order = list(runners)
-        self.random.shuffle(order)
+    def round(self, runners: Mapping[str, Runner], after: Callable[[str, Runner, list[int]], None]) -> None:
+        """One region of each contender: a random order, and in the next round its mirror image (ABBA).
+
+        `after(name, runner, slots called)` runs outside of the clock.
+        """
+        if self._mirrored is not None and set(self._mirrored) == set(runners):
+            order, self._mirrored = self._mirrored, None
+        else:
+            order = self.random.sample(list(runners), len(runners))
+            self._mirrored = order[::-1]
         for name in order:
-            slots = self._ring(self.calls[name])
-            if len(slots) > 1:
-                # One call outside the clock: after a pause the first one finds cold code and sleeping threads. Where
-                # a single call fills the region, that is lost in it.
-                self.clock.region_ms(runners[name], slots[-1:], self.timeout_s)
-            took = self.clock.region_ms(runners[name], slots, self.timeout_s) - self.empty_ms[name]
-            self.samples_ms[name].append(max(took, 1e-6) / len(slots))
-            after(name, runners[name], slots[-1])
+            slots = self.ring(self.contenders[name].calls)
+            self.sample(name, runners[name], slots)
+            after(name, runners[name], slots)
+
+    def sample(self, name: str, runner: Runner, slots: list[int]) -> None:
+        """One more timed region of a contender."""
+        found = self.contenders[name]
+        region = self._region(runner, found, slots)
+        found.samples_ms.append(max(region.took_ms, 1e-6) / len(slots))
+        found.regions.append(region)
 
     def timing(self, name: str) -> Timing:
         """What has been sampled of one contender."""
-        samples = tuple(self.samples_ms[name])
-        return Timing(samples, statistics.median(samples), self.calls[name])
+        found = self.contenders[name]
+        samples = tuple(found.samples_ms)
+        return Timing(samples, statistics.median(samples), found.calls)
 
-    def _ring(self, calls: int) -> list[int]:
-        start = self.random.randrange(self.arena.slots)
-        return [(start + i) % self.arena.slots for i in range(calls)]
+    def agreement(self, name: str) -> Check:
+        """Whether the events saw all of the device's work. In most regions, not in one: a pause is nobody's guilt."""
+        found = self.contenders[name]
+        over = [max(0.0, r.fence_ms - found.fence_ms) for r in found.regions]
+        allowed = max(DISAGREEMENT_MS, DISAGREEMENT_SHARE * statistics.median(r.took_ms for r in found.regions))
+        typical = statistics.median(over)
+        detail = "milliseconds a region that the device still worked after the last call's events"
+        return Check("clocks agree", typical <= allowed, typical, allowed, detail, Status.TAMPERED)
+
+    def ring(self, calls: int) -> list[int]:
+        """Slots for so many calls: each once before any comes again, in an order drawn anew each time."""
+        found: list[int] = []
+        while len(found) < calls:
+            found += self.random.sample(self.slots, len(self.slots))
+        return found[:calls]
+
+    def _prepare(self, runner: Runner) -> None:
+        if self.refill is not None:
+            self.refill()
+        stream.begin(runner, self.timeout_s, restore=self.restore)
+
+    def _region(self, runner: Runner, found: _Contender, slots: list[int]) -> Region:
+        self._prepare(runner)
+        if len(slots) > 1 and self.refill is None:
+            # One call outside of the clock: after a pause the first one finds cold code and sleeping threads. Where
+            # a single call fills the region, that is lost in it.
+            self.clock.time(runner, [slots[-1:]], self.timeout_s)
+        pieces = stream.chunks(slots, self.random)
+        region = self.clock.time(runner, pieces, self.timeout_s)
+        overhead = found.empty_ms + found.chunk_ms * (len(pieces) - 1)
+        return Region(region.took_ms - overhead, region.fence_ms)

@@ -18,6 +18,9 @@ from kernelwright.stages.sandbox import cuda_ipc
 
 ALIGNMENT = 512
 """Bytes. Every tensor starts on such a boundary, as torch's own allocations do, so that vector loads stay aligned."""
+GUARD = 512
+"""Bytes at least before, between and after tensors. The referee fills them and looks whether they stay as they are."""
+GUARD_BYTE = 0xA5
 
 
 @dataclass(frozen=True)
@@ -101,16 +104,25 @@ def dense_stride(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def layout(templates: list[torch.Tensor], segment: int) -> tuple[list[Place], int]:
-    """Places for tensors like these in one segment, and the bytes that it needs.
+    """Places for tensors like these in one segment, with guard bands around each, and the bytes that it needs.
 
     A template whose elements overlap (a stride of 0) is laid out densely, since each element must be writable.
     """
-    places, end = [], 0
+    places, end = [], GUARD
     for tensor in templates:
         shape, stride = tuple(tensor.shape), tuple(tensor.stride())
         if any(s == 0 and n > 1 for n, s in zip(shape, stride, strict=True)):
             stride = dense_stride(shape)
         places.append(Place(segment, end, shape, stride, str(tensor.dtype).removeprefix("torch.")))
-        end += storage_bytes(shape, stride, tensor.dtype)
+        end += storage_bytes(shape, stride, tensor.dtype) + GUARD
         end = -(-end // ALIGNMENT) * ALIGNMENT
     return places, end
+
+
+def guards(places: list[Place], segment: Segment) -> list[torch.Tensor]:
+    """The bytes of a segment that lie outside of every tensor: views, in order."""
+    found, start = [], 0
+    for place in sorted(places, key=lambda p: p.offset):
+        found.append(segment.data[start : place.offset])
+        start = place.offset + storage_bytes(place.shape, place.stride, getattr(torch, place.dtype))
+    return [*found, segment.data[start:]]

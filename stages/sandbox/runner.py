@@ -2,36 +2,26 @@
 
 It holds neither expected values nor seeds, and nothing that it reports counts in a candidate's favour: the referee
 reads output bytes, and its own clock. The same stub serves the baselines, so that both sides pay the same costs.
+
+There are no phases. Whatever the referee is about, the runner sees the same series of messages: `begin`, some `call`s,
+perhaps a `fetch` of an output that it kept. Which calls are timed, and which outputs are compared, it is not told.
 """
 
 from __future__ import annotations
 
-import ast
-import importlib.util
-import linecache
 import os
-import pickle
-import sys
-import traceback
-from pathlib import Path
-from types import ModuleType
+from collections import deque
 from typing import Any
 
 import torch
 
-from kernelwright.stages.sandbox import memory, tree
+from kernelwright.stages.sandbox import memory, poison, tree
+from kernelwright.stages.sandbox.loading import TRACEBACK_LIMIT, Refused, build, describe, pair_parameters
 from kernelwright.stages.sandbox.protocol import Channel, ChannelClosed
 
-TRACEBACK_LIMIT = 6000
-"""Characters of a traceback that travel; the end is kept, where the reason stands."""
-
-
-class _Refused(Exception):
-    """The module cannot be used, with a kind that the gate turns into a verdict."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
+KEPT_OUTPUTS = 2
+"""Outputs of the latest calls that stay alive: the referee may ask for any of them, and one that a later call
+overwrites is found out."""
 
 
 class Runner:
@@ -39,11 +29,15 @@ class Runner:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
+        self.device = "cpu"
         self.segments: dict[int, memory.Segment] = {}
         self.module: torch.nn.Module | None = None
         self.call: Any = None
         self.slots: dict[int, tuple[Any, ...]] = {}
-        self.output: Any = None
+        self.given_state: dict[str, torch.Tensor] = {}
+        self.outputs: deque[Any] = deque(maxlen=KEPT_OUTPUTS)
+        self.sizes: set[int] = set()
+        self.random_state: list[Any] = []
         self.go: torch.cuda.Event | None = None
         self.done: torch.cuda.Event | None = None
 
@@ -56,12 +50,14 @@ class Runner:
                 return
             try:
                 answer = getattr(self, f"do_{message['do']}")(message, fds)
-            except _Refused as refusal:
+            except Refused as refusal:
                 answer = {"error": refusal.kind, "message": str(refusal)}
             except torch.OutOfMemoryError as error:
                 answer = {"error": "oom", "message": str(error)[:TRACEBACK_LIMIT]}
+            except MemoryError as error:
+                answer = {"error": "oom", "message": f"MemoryError: {error}"[:TRACEBACK_LIMIT]}
             except Exception as error:  # noqa: BLE001 - the process boundary: whatever the module raises is reported
-                answer = {"error": "crash", "message": _describe(error)}
+                answer = {"error": "crash", "message": describe(error)}
             self.channel.send(answer)
 
     def do_attach(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -72,81 +68,100 @@ class Runner:
         return {}
 
     def do_detach(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        """Forget segments and every slot, so that a runner that lives long does not hold old memory."""
-        self.slots.clear()
-        self.output = None
+        """Forget slots and segments, so that a runner that lives long does not hold old memory."""
+        for slot in message["slots"]:
+            self.slots.pop(slot, None)
+        self.outputs.clear()
         for number in message["segments"]:
             self.segments.pop(number, None)
         return {}
 
     def do_load(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Import a file, build its class, move it to the device; `compile_mode` wraps it in torch.compile."""
-        device = message["device"]
+        self.device = message["device"]
         os.environ.update(message["environment"])
-        _set_flags(device, message["threads"])
-        module = _import_file(Path(message["path"]))
-        cls = getattr(module, message["class_name"], None)
-        if cls is None:
-            raise _Refused("compile_error", f"the file defines no class {message['class_name']}")
-        init_inputs = pickle.loads(Path(message["init"]).read_bytes())
-        with torch.device(device):
-            built = cls(*init_inputs)
-        if not isinstance(built, torch.nn.Module):
-            raise _Refused("incorrect", f"{message['class_name']} is no torch.nn.Module")
-        self.module = built.to(device).train(message["training"])
+        _set_flags(self.device, message["threads"], message["allow_tf32"])
+        self.random_state = _random_state(self.device)
+        self.module = build(message)
         mode = message["compile_mode"]
         self.call = self.module if mode is None else torch.compile(self.module, mode=mode)
-        return {"parameters": [[name, list(t.shape)] for name, t in self.module.state_dict().items()]}
+        return {}
 
-    def do_parameters(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        """Copy parameters and buffers from shared memory, by name; by order and shape when the names differ."""
-        assert self.module is not None
-        own = self.module.state_dict(keep_vars=True)
-        given = {name: self._place(place) for name, place in message["state"]}
-        pairs = _pair_parameters(own, given)
-        with torch.no_grad():
-            for target, source in pairs:
-                target.copy_(source)
+    def do_state(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Take parameters and buffers from shared memory, by name; by order and shape when the names differ."""
+        self.given_state = {name: self._place(place) for name, place in message["state"]}
+        self._restore()
         return {}
 
     def do_slot(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Name a set of arguments: later messages call the module on it by number."""
         tensors = [self._place(p) for p in message["tensors"]]
+        self.sizes.update(t.numel() * t.element_size() for t in tensors)
         self.slots[message["slot"]] = tuple(tree.unflatten(message["arguments"], tensors))
         return {}
 
-    def do_run(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        """Call the module on each slot in turn; keep the last output for `fetch`."""
-        self.output = None
+    def do_begin(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Let kept outputs go, put random state (and, if told, parameters and buffers) back, poison free memory."""
+        self.outputs.clear()
+        if message["restore"]:
+            self._restore()
+        _set_random_state(self.random_state, self.device)
+        poison.free_pool(self.sizes, self.device)
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        return {}
+
+    def do_call(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Call the module on each slot in turn."""
         with torch.no_grad():
             if self.go is not None:
                 self.go.wait()
             for slot in message["slots"]:
-                self.output = None
-                self.output = self.call(*self.slots[slot])
-            if self.done is not None:
-                self.done.record()
+                self.outputs.append(self.call(*self.slots[slot]))
+        return {}
+
+    def do_end(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Mark the end of the device's work so far, for the referee's stream to wait for."""
+        if self.done is not None:
+            self.done.record()
+        return {}
+
+    def do_fence(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Wait for everything that this process has put on the device, on whatever stream."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
         return {}
 
     def do_describe(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        """The last output's structure, shapes and dtypes."""
+        """A kept output's structure, types, shapes, dtypes and aliases among the arguments (`back` 1: the latest)."""
         tensors: list[torch.Tensor] = []
         try:
-            structure = tree.flatten(self.output, tensors)
+            structure = tree.flatten(self.outputs[-message["back"]], tensors)
         except TypeError as error:
-            raise _Refused("incorrect", f"the output holds a value that {error}") from None
+            raise Refused("incorrect", f"the output holds a value that {error}") from None
+        self.sizes.update(t.numel() * t.element_size() for t in tensors)
         kinds = [[list(t.shape), str(t.dtype).removeprefix("torch."), t.device.type] for t in tensors]
         return {"structure": structure, "tensors": kinds}
 
     def do_fetch(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        """Copy the last output's tensors to the places given, then let it go."""
+        """Copy a kept output's tensors to the places given."""
         tensors: list[torch.Tensor] = []
-        tree.flatten(self.output, tensors)
+        tree.flatten(self.outputs[-message["back"]], tensors)
         for tensor, place in zip(tensors, message["tensors"], strict=True):
             self._place(place).copy_(tensor)
-        if message["device"] == "cuda":
+        if self.device == "cuda":
             torch.cuda.synchronize()
-        self.output = None
+        return {}
+
+    def do_fetch_state(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Copy the module's parameters and buffers, as they are now, to the places given."""
+        assert self.module is not None
+        given = {name: self._place(place) for name, place in message["state"]}
+        with torch.no_grad():
+            for own, target in pair_parameters(self.module.state_dict(keep_vars=True), given):
+                target.copy_(own)
+        if self.device == "cuda":
+            torch.cuda.synchronize()
         return {}
 
     def do_events(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -157,68 +172,48 @@ class Runner:
         torch.cuda.synchronize()
         return {"done": bytes(self.done.ipc_handle()).hex()}
 
+    def do_graph(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Capture one call on a slot as a CUDA graph; `do_call` then replays it, whatever slots it names."""
+        arguments = self.slots[message["slot"]]
+        graph = torch.cuda.CUDAGraph()
+        with torch.no_grad(), torch.cuda.graph(graph):
+            kept = self.call(*arguments)
+
+        def replay(*ignored: Any) -> Any:
+            graph.replay()
+            return kept
+
+        self.call = replay
+        return {}
+
+    def _restore(self) -> None:
+        assert self.module is not None
+        with torch.no_grad():
+            for target, source in pair_parameters(self.module.state_dict(keep_vars=True), self.given_state):
+                target.copy_(source)
+
     def _place(self, fields: list[Any]) -> torch.Tensor:
         segment, offset, shape, stride, dtype = fields
         return memory.Place(segment, offset, tuple(shape), tuple(stride), dtype).view(self.segments)
 
 
-def _set_flags(device: str, threads: int) -> None:
-    """The precision contract's flags, set explicitly: torch's defaults, the same in every process."""
+def _set_flags(device: str, threads: int, allow_tf32: bool) -> None:
+    """The precision contract's flags, set explicitly: torch's defaults unless the contract is TF32."""
     torch.set_num_threads(threads)
-    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = allow_tf32
     torch.backends.cudnn.allow_tf32 = True
     if device == "cuda":
         torch.cuda.init()
 
 
-def _import_file(path: Path) -> ModuleType:
-    source = path.read_text()
-    try:
-        ast.parse(source, filename=path.name)
-    except SyntaxError as error:
-        raise _Refused("compile_error", f"{path.name}:{error.lineno}: {error.msg}") from None
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # triton and inspect look the module up by name, to read the kernel's source.
-    sys.modules[path.stem] = module
-    linecache.checkcache(str(path))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001 - the process boundary
-        raise _Refused("compile_error", f"import failed: {_describe(error)}") from None
-    return module
+def _random_state(device: str) -> list[Any]:
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if device == "cuda" else [])]
 
 
-def _pair_parameters(
-    own: dict[str, torch.Tensor], given: dict[str, torch.Tensor]
-) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    if own.keys() == given.keys():
-        wrong = [n for n in own if own[n].shape != given[n].shape]
-        if wrong:
-            name = wrong[0]
-            raise _Refused(
-                "incorrect",
-                f"parameter {name} has shape {tuple(own[name].shape)}, the reference's has {tuple(given[name].shape)}",
-            )
-        return [(own[n], given[n]) for n in own]
-    shapes_own, shapes_given = [t.shape for t in own.values()], [t.shape for t in given.values()]
-    if shapes_own == shapes_given:
-        return list(zip(own.values(), given.values(), strict=True))
-    missing, extra = sorted(given.keys() - own.keys()), sorted(own.keys() - given.keys())
-    raise _Refused(
-        "incorrect",
-        "parameters match neither by name nor by order and shape"
-        + (f"; missing: {', '.join(missing)}" if missing else "")
-        + (f"; not in the reference: {', '.join(extra)}" if extra else ""),
-    )
-
-
-def _describe(error: BaseException) -> str:
-    text = "".join(traceback.format_exception(error))
-    # Frames of this stub say nothing to the reader; the module's own file starts after them.
-    return f"{type(error).__name__}: {error}\n{text[-TRACEBACK_LIMIT:]}"[: 2 * TRACEBACK_LIMIT]
+def _set_random_state(states: list[Any], device: str) -> None:
+    torch.set_rng_state(states[0])
+    if device == "cuda":
+        torch.cuda.set_rng_state(states[1])
 
 
 def main(channel: Channel) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
+
+SCALAR_TOLERANCE = 1e-5
+"""Relative: how far a returned Python float may be from the reference's, which has rounded too."""
+_Tensor = torch.Tensor
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def flatten(value: Any, tensors: list[torch.Tensor]) -> Any:
@@ -12,7 +18,10 @@ def flatten(value: Any, tensors: list[torch.Tensor]) -> Any:
 
     Raises TypeError for anything else.
     """
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, _Tensor):
+        # A subclass may compute when it is looked at, or lie about itself.
+        if type(value) not in _PLAIN:
+            raise TypeError(f"is a {type(value).__name__}, a subclass of torch.Tensor, and must be a plain tensor")
         tensors.append(value)
         return {"tensor": len(tensors) - 1}
     if value is None or isinstance(value, bool | int | str):
@@ -26,7 +35,7 @@ def flatten(value: Any, tensors: list[torch.Tensor]) -> Any:
         return {"tuple": [flatten(v, tensors) for v in value]}
     if isinstance(value, dict):
         return {"dict": [[k, flatten(v, tensors)] for k, v in value.items()]}
-    raise TypeError(f"{type(value).__name__} can be neither passed nor returned")
+    raise TypeError(f"is a {type(value).__name__}, which can be neither passed nor returned")
 
 
 def unflatten(description: Any, tensors: list[torch.Tensor]) -> Any:
@@ -59,4 +68,7 @@ def same_structure(a: Any, b: Any) -> bool:
         return [k for k, _ in a_content] == [k for k, _ in b_content] and all(
             same_structure(v, w) for (_, v), (_, w) in zip(a_content, b_content, strict=True)
         )
+    if kind_a == "float":
+        a_value, b_value = float.fromhex(a_content), float.fromhex(b_content)
+        return math.isclose(a_value, b_value, rel_tol=SCALAR_TOLERANCE) or (math.isnan(a_value) and math.isnan(b_value))
     return bool(a_content == b_content)

@@ -24,6 +24,10 @@ class Case:
     structure: Any
     tensors: tuple[torch.Tensor, ...]
     state: dict[str, torch.Tensor]
+    label: str = "case"
+    why: str = ""
+    follows: int | None = None
+    layout: str = ""
 
     @property
     def nbytes(self) -> int:

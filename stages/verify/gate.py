@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from kernelwright.stages.sandbox import tree
+from kernelwright.stages.sandbox import stream, tree
 from kernelwright.stages.sandbox.arena import Arena
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed
 from kernelwright.stages.types import Check, Status, Verdict
@@ -22,6 +24,8 @@ STATUS_OF = {
     "hang": Status.HANG,
 }
 """What a runner's failure means; everything else that it may say is a crash."""
+SAME_SLOT = 0.5
+"""How often a case is written over the one before it, in the same buffers; otherwise into others."""
 
 
 def verdict_of(failure: RunnerFailed, checks: Sequence[Check] = ()) -> Verdict:
@@ -29,42 +33,89 @@ def verdict_of(failure: RunnerFailed, checks: Sequence[Check] = ()) -> Verdict:
     return Verdict(STATUS_OF.get(failure.kind, Status.CRASH), failure.message, tuple(checks))
 
 
-def verify(
-    runner: Runner,
-    arena: Arena,
-    cases: Sequence[tuple[Case, Expected]],
-    timeout_s: float,
-) -> Verdict:
-    """Call the module on each case and judge every output. The first failure ends it.
-
-    Cases come two by two in the same slot: an answer that was kept by the input's address is wrong the second time.
-    The checks of all cases are kept as evidence; `correct` needs every one of them.
-    """
-    checks: list[Check] = []
-    try:
-        for number, (case, expected) in enumerate(cases):
-            slot = number // 2 % arena.slots
-            arena.write_state(case, runner, timeout_s)
-            arena.write_slot(slot, case)
-            runner.ask("run", timeout_s, slots=[slot])
-            found = judge(runner, arena, expected, timeout_s, f"case {number}")
-            found.append(_inputs_kept(arena, slot, expected, f"case {number}"))
-            checks += found
-            failed = next((c for c in found if not c.passed), None)
-            if failed:
-                return Verdict(Status.INCORRECT, _explain(failed), tuple(checks))
-    except RunnerFailed as failure:
-        return verdict_of(failure, checks)
-    return Verdict(Status.CORRECT, "", tuple(checks))
+def verdict_from(checks: Sequence[Check]) -> Verdict:
+    """`correct` when every check passed, else what the first failed one refutes."""
+    failed = next((c for c in checks if not c.passed), None)
+    if failed is None:
+        return Verdict(Status.CORRECT, "", tuple(checks))
+    return Verdict(failed.refutes, explain(failed), tuple(checks))
 
 
-def judge(runner: Runner, arena: Arena, expected: Expected, timeout_s: float, label: str) -> list[Check]:
-    """Fetch the runner's last output and compare it with what was expected."""
-    described = runner.ask("describe", timeout_s)
+@dataclass
+class Gate:
+    """One candidate before the cases. `arenas` are by the cases' layout; the runner is connected to each."""
+
+    runner: Runner
+    arenas: Mapping[str, Arena]
+    timeout_s: float
+    random: random.Random
+    checks: list[Check] = field(default_factory=list)
+    """What was found so far; kept when the runner fails."""
+    _held: dict[int, tuple[Case, Expected]] = field(default_factory=dict)
+    """What each slot holds: only calls on the present state can be compared."""
+    _last_slot: dict[str, int] = field(default_factory=dict)
+    _state: object = None
+
+    def try_all(self, cases: Sequence[tuple[Case, Expected]]) -> None:
+        """Call the module on each case and judge every output. The first failed check ends it. Raises RunnerFailed."""
+        for case, expected in cases:
+            found = self._try(case, expected)
+            self.checks += found
+            if any(not c.passed for c in found):
+                return
+        broken = sum(arena.guards_broken() for arena in self.arenas.values())
+        detail = f"{broken} bytes were written outside of every tensor" if broken else ""
+        self.checks.append(Check("memory around the inputs untouched", broken == 0, broken, 0, detail))
+
+    def _try(self, case: Case, expected: Expected) -> list[Check]:
+        arena = self.arenas[case.layout]
+        slot = self._choose_slot(case, arena)
+        if case.state is not self._state:
+            self._state = case.state
+            self._held.clear()
+            arena.write_state(case)
+            arena.load_state(self.runner, self.timeout_s)
+        arena.write_slot(slot, case)
+        self._held[slot] = case, expected
+        companion = self._choose_companion(slot, arena, expected)
+        slots = [slot] if companion is None else [companion, slot]
+        stream.region(self.runner, slots, self.timeout_s, self.random, restore=True)
+        found = judge(self.runner, arena, expected, self.timeout_s, case.label)
+        if companion is not None:
+            other_case, other = self._held[companion]
+            # Still right although another call came after it: its buffer was not used again.
+            label = f"{other_case.label}, held over the next call"
+            found += judge(self.runner, arena, other, self.timeout_s, label, back=2)
+        found.append(_inputs_kept(arena, slot, expected, case.label))
+        found += state_checks(arena.fetch_state(self.runner, self.timeout_s), case, expected)
+        if expected.in_place:
+            del self._held[slot]
+        return found
+
+    def _choose_slot(self, case: Case, arena: Arena) -> int:
+        last = self._last_slot.get(case.layout)
+        if last is None or (case.follows is None and self.random.random() >= SAME_SLOT):
+            last = self.random.choice([s for s in arena.slots if s != last or len(arena.slots) == 1])
+        self._last_slot[case.layout] = last
+        return last
+
+    def _choose_companion(self, slot: int, arena: Arena, expected: Expected) -> int | None:
+        """Another slot whose answer is known under the present state, to be called in the same region."""
+        if expected.in_place or expected.changes_state:
+            return None
+        known = [s for s in arena.slots if s != slot and s in self._held]
+        return self.random.choice(known) if known else None
+
+
+def judge(
+    runner: Runner, arena: Arena, expected: Expected, timeout_s: float, label: str, *, back: int = 1
+) -> list[Check]:
+    """Fetch one of the runner's kept outputs (1: the latest) and compare it with what was expected."""
+    described = runner.ask("describe", timeout_s, back=back)
     form = _form(described, expected, arena.device, label)
     if not form.passed:
         return [form]
-    outputs = arena.fetch(runner, timeout_s)
+    outputs = arena.fetch(runner, timeout_s, back)
     checks = [form]
     for i, output in enumerate(outputs):
         checks += compare(f"{label}, output {i}", output, expected.exact[i], expected.eager[i], expected.bounds[i])
@@ -90,14 +141,30 @@ def _kind(described: list[Any]) -> str:
 
 def _inputs_kept(arena: Arena, slot: int, expected: Expected, label: str) -> Check:
     now = arena.read_slot(slot)
-    same = all(_same_bits(a, b) for a, b in zip(now, expected.inputs_after, strict=True))
+    same = all(same_bits(a, b) for a, b in zip(now, expected.inputs_after, strict=True))
     return Check(f"{label}: inputs as the reference leaves them", same, detail="" if same else "an input was changed")
 
 
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one shape and dtype are equal, a nan equal to a nan."""
     return torch.equal(a, b) or bool(((a == b) | (a.isnan() & b.isnan())).all())
 
 
-def _explain(check: Check) -> str:
-    figures = "" if check.figure is None else f": {check.figure:.4g}, allowed {check.bound:.4g}"
+def explain(check: Check) -> str:
+    """A failed check as a sentence for a person or a model."""
+    figures = ""
+    if check.figure is not None:
+        figures = f": {check.figure:.4g}" + ("" if check.bound is None else f", allowed {check.bound:.4g}")
     return f"{check.name}{figures}" + (f" ({check.detail})" if check.detail else "")
+
+
+def state_checks(now: Mapping[str, torch.Tensor], case: Case, expected: Expected) -> list[Check]:
+    """Parameters and buffers after a call: changed only where, and as, the reference changes them."""
+    checks = []
+    kept = [n for n in now if n not in expected.state_after]
+    changed = [n for n in kept if not same_bits(now[n], case.state[n])]
+    detail = f"{', '.join(changed)} changed" if changed else ""
+    checks.append(Check(f"{case.label}: parameters and buffers kept", not changed, len(changed), 0, detail))
+    for name, (exact, eager, bounds) in expected.state_after.items():
+        checks += compare(f"{case.label}: buffer {name} after the call", now[name], exact, eager, bounds)
+    return checks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,6 +24,14 @@ class Expected:
     """How far each output may be from `exact`."""
     inputs_after: tuple[torch.Tensor, ...]
     """The arguments' tensors after the reference's call: equal to the ones before, unless it works in place."""
+
+    in_place: bool = False
+    state_after: dict[str, tuple[torch.Tensor, torch.Tensor, Yardstick | None]] = field(default_factory=dict)
+
+    @property
+    def changes_state(self) -> bool:
+        """Whether the reference changes its buffers."""
+        return bool(self.state_after)
 
     @property
     def nbytes(self) -> int:

@@ -75,7 +75,7 @@ WRONG = {
         "float32(1, 256) on cpu, the reference's is float32(64, 256)",
     ),
     "nests the output": ("return (super().forward(x),)", "nested otherwise"),
-    "returns something else": ("return {1, 2}", "set can be neither passed nor returned"),
+    "returns something else": ("return {1, 2}", "is a set, which can be neither passed nor returned"),
     "changes its input": ("y = super().forward(x)\nx.zero_()\nreturn y", "an input was changed"),
     "looks for the answer in memory": (
         "found = [o for o in gc.get_objects() if type(o) is torch.Tensor and o.shape == x.shape and o is not x]\n"

@@ -14,6 +14,7 @@ LOAD = {
     "device": "cpu",
     "training": True,
     "threads": 2,
+    "allow_tf32": False,
     "compile_mode": None,
     "environment": {},
 }
@@ -43,7 +44,7 @@ def load_source(zygote: Zygote, tmp_path: Path, source: str, timeout_s: float = 
 def outcome(zygote: Zygote, tmp_path: Path, body: str, timeout_s: float = 20.0) -> RunnerFailed:
     runner = load(zygote, tmp_path, body)
     with pytest.raises(RunnerFailed) as failure:
-        runner.ask("run", timeout_s, slots=[0])
+        runner.ask("call", timeout_s, slots=[0])
     runner.kill()
     return failure.value
 
@@ -106,7 +107,7 @@ def test_the_sandbox_holds_no_secret_of_ours(tmp_path: Path, monkeypatch: pytest
     try:
         runner = load(own, tmp_path, "raise RuntimeError(repr(dict(os.environ)))")
         with pytest.raises(RunnerFailed) as failure:
-            runner.ask("run", 20.0, slots=[0])
+            runner.ask("call", 20.0, slots=[0])
     finally:
         own.close()
     assert "canary" not in failure.value.message
@@ -116,7 +117,7 @@ def test_the_sandbox_holds_no_secret_of_ours(tmp_path: Path, monkeypatch: pytest
 
 def test_what_a_runner_prints_is_not_shown(zygote: Zygote, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     runner = load(zygote, tmp_path, "print('speedup: 150x', flush=True); os.write(2, b'verdict: correct')\nreturn x")
-    runner.ask("run", 20.0, slots=[0])
+    runner.ask("call", 20.0, slots=[0])
     runner.kill()
     captured = capfd.readouterr()
     assert captured.out + captured.err == ""
@@ -125,9 +126,9 @@ def test_what_a_runner_prints_is_not_shown(zygote: Zygote, tmp_path: Path, capfd
 def test_the_zygote_forks_from_one_thread_even_after_a_runner_used_many(zygote: Zygote, tmp_path: Path) -> None:
     # A CPU operation inside the zygote would start its thread pool, and children would hang at their first one.
     busy = load(zygote, tmp_path, "return torch.randn(512, 512) @ torch.randn(512, 512)")
-    busy.ask("run", 20.0, slots=[0])
+    busy.ask("call", 20.0, slots=[0])
     again = load(zygote, tmp_path, "return torch.randn(512, 512) @ torch.randn(512, 512)")
-    again.ask("run", 20.0, slots=[0])
+    again.ask("call", 20.0, slots=[0])
     assert len(os.listdir(f"/proc/{zygote.process.pid}/task")) == 1  # noqa: PTH208
     busy.kill()
     again.kill()
@@ -135,7 +136,7 @@ def test_the_zygote_forks_from_one_thread_even_after_a_runner_used_many(zygote: 
 
 def test_a_runner_has_a_home_of_its_own_that_is_gone_afterwards(zygote: Zygote, tmp_path: Path) -> None:
     runner = load(zygote, tmp_path, "open('left-behind', 'w').write('x'); return x")
-    runner.ask("run", 20.0, slots=[0])
+    runner.ask("call", 20.0, slots=[0])
     assert (runner.home / "left-behind").exists()
     runner.kill()
     assert not runner.home.exists()
@@ -156,11 +157,11 @@ def test_parameters_are_matched_by_name_then_by_order_and_shape(zygote: Zygote, 
     places[0].view({0: segment}).copy_(given)
     assert segment.fd is not None
     runner.ask("attach", 20.0, (segment.fd,), segments=[[0, segment.handle]])
-    place = [0, 0, [4], [1], "float32"]
-    runner.ask("parameters", 20.0, state=[["weight", place]])
+    place = [0, places[0].offset, [4], [1], "float32"]
+    runner.ask("state", 20.0, state=[["weight", place]])
     with pytest.raises(RunnerFailed, match="missing: bias, weight; not in the reference: gain"):
-        runner.ask("parameters", 20.0, state=[["weight", place], ["bias", place]])
+        runner.ask("state", 20.0, state=[["weight", place], ["bias", place]])
     with pytest.raises(RunnerFailed, match=r"parameter gain has shape \(4,\), the reference's has \(2, 2\)"):
-        runner.ask("parameters", 20.0, state=[["gain", [0, 0, [2, 2], [2, 1], "float32"]]])
+        runner.ask("state", 20.0, state=[["gain", [0, places[0].offset, [2, 2], [2, 1], "float32"]]])
     runner.kill()
     segment.close()

@@ -53,5 +53,5 @@ def test_a_list_where_the_reference_has_a_tuple_is_the_same_structure() -> None:
 
 
 def test_what_cannot_travel_is_named() -> None:
-    with pytest.raises(TypeError, match="set can be neither passed nor returned"):
+    with pytest.raises(TypeError, match="is a set, which can be neither passed nor returned"):
         tree.flatten({1, 2}, [])

@@ -1,0 +1,171 @@
+"""Timing one verified candidate beside the baselines, on inputs that nobody has seen before.
+
+Every round refills the whole ring: each argument set is one of a few drawn ones, its floating values scaled by a factor
+of its own. Some outputs of timed calls are compared with the oracle's answer to exactly those values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from kernelwright.stages.execute.job import Effort
+from kernelwright.stages.measure import devices, stats
+from kernelwright.stages.measure.timer import Clock, Stopwatch
+from kernelwright.stages.sandbox.arena import Arena, scaled
+from kernelwright.stages.sandbox.pool import Runner
+from kernelwright.stages.types import Check, Measurement
+from kernelwright.stages.verify import gate, oracle
+from kernelwright.stages.verify.cases import Case
+from kernelwright.stages.verify.oracle import Expected
+
+TIMED_CASES = 3
+"""Drawn argument sets that the ring's contents are made from."""
+LEAST_FACTOR = 0.98
+"""Floating inputs are scaled by a factor between this and 1: signs, zeros, order and [0, 1] stay what they are."""
+MAX_SLOTS = 32
+CLEARLY_SLOWER = 1.25
+"""A candidate whose first rounds are slower than the incumbent by this factor is dropped."""
+CHECKED_ROUNDS = 0.25
+"""Share of the rounds in which an output of the candidate's timed calls is compared."""
+WARM_REGIONS = 3
+GRAPH_BELOW_MS = 0.02
+"""A kernel faster than this is mostly launch: its replay as a CUDA graph is shown beside it."""
+
+
+class Ring:
+    """The argument sets of timed calls, and the answers to whatever they hold."""
+
+    def __init__(
+        self, model: torch.nn.Module, drawn: list[Case], like: Expected, tolerance: float | None, device: str
+    ) -> None:
+        wanted = -(-2 * devices.last_level_cache_bytes(device) // max(drawn[0].nbytes, 1))
+        self.arena = Arena(drawn[0], like, min(max(wanted, TIMED_CASES), MAX_SLOTS), device)
+        self.slots = list(self.arena.slots)
+        self.tolerance = tolerance
+        self.in_place = like.in_place
+        self.changes_state = like.changes_state
+        self._contents: dict[int, _Scaled] = {}
+        self.redraw(model, drawn)
+
+    def redraw(self, model: torch.nn.Module, drawn: list[Case]) -> None:
+        """Other parameters and other drawn sets."""
+        self.model = model
+        self.drawn = drawn
+        self.arena.write_state(drawn[0])
+        self.refill(random.Random(0))
+
+    def refill(self, source: random.Random) -> None:
+        """New values in every slot."""
+        for slot in self.slots:
+            factor = source.uniform(LEAST_FACTOR, 1.0)
+            self._contents[slot] = _Scaled(source.choice(self.drawn), factor)
+            self.arena.write_scaled(slot, self._contents[slot].drawn, factor)
+
+    def answer(self, slot: int) -> Expected:
+        """What the reference gives for what a slot holds."""
+        return oracle.expect(self.model, self._contents[slot].case(), self.tolerance)
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """What a slot holds, in a few bytes."""
+
+    drawn: Case
+    factor: float
+
+    def case(self) -> Case:
+        """The very values, computed again by the same operation."""
+        return dataclasses.replace(self.drawn, tensors=tuple(scaled(t, self.factor) for t in self.drawn.tensors))
+
+
+class Session:
+    """One candidate's timing."""
+
+    def __init__(
+        self,
+        ring: Ring,
+        clock: Clock,
+        effort: Effort,
+        baselines: Mapping[str, Runner],
+        candidate: Runner,
+        source: random.Random,
+    ) -> None:
+        self.ring = ring
+        self.clock = clock
+        self.effort = effort
+        self.random = source
+        self.candidate = candidate
+        self.contenders = {**baselines, "candidate": candidate}
+        self.timeout_s = max(effort.timeout_s, effort.region_ms)
+        self.watch = Stopwatch(
+            ring.slots,
+            clock,
+            effort.region_ms,
+            self.timeout_s,
+            source.getrandbits(32),
+            restore=ring.changes_state,
+            refill=(lambda: ring.refill(source)) if ring.in_place else None,
+        )
+
+    def run(self, checks: list[Check], best_over_eager: float | None, absent: Mapping[str, str]) -> Measurement | None:
+        """Calibrate, then interleaved rounds. Checks of timed outputs are added to `checks`; a failed one ends it."""
+        self._connect()
+        for name, contender in self.contenders.items():
+            self.watch.calibrate(name, contender)
+        rounds = self.effort.rounds
+        checked = set(self.random.sample(range(rounds), max(1, round(CHECKED_ROUNDS * rounds))))
+        screened = False
+        for number in range(rounds):
+            self.ring.refill(self.random)
+
+            def after(name: str, runner: Runner, slots: list[int], compare: bool = number in checked) -> None:
+                if name == "candidate" and compare:
+                    checks.extend(self._compare(slots))
+
+            self.watch.round(self.contenders, after)
+            if any(not c.passed for c in checks):
+                return None
+            if number + 1 == self.effort.screen_rounds and self._clearly_slower(best_over_eager):
+                screened = True
+                break
+        checks.append(self.watch.agreement("candidate"))
+        return self._measurement(screened, absent)
+
+    def _connect(self) -> None:
+        self.ring.arena.connect(self.candidate)
+        self.ring.arena.load_state(self.candidate, self.timeout_s)
+
+    def _compare(self, slots: list[int]) -> list[Check]:
+        """One of the outputs that are still held, chosen now."""
+        back = self.random.choice([1, 2]) if len(slots) > 1 and not self.ring.changes_state else 1
+        expected = self.ring.answer(slots[-back])
+        return gate.judge(self.candidate, self.ring.arena, expected, self.timeout_s, "timed call", back=back)
+
+    def _clearly_slower(self, best_over_eager: float | None) -> bool:
+        if best_over_eager is None or "eager" not in self.contenders:
+            return False
+        ratio = self.watch.timing("candidate").median_ms / self.watch.timing("eager").median_ms
+        return ratio > CLEARLY_SLOWER * best_over_eager
+
+    def _measurement(self, screened: bool, absent: Mapping[str, str]) -> Measurement:
+        candidate = self.watch.timing("candidate")
+        baselines = {name: self.watch.timing(name) for name in self.contenders if name != "candidate"}
+        missing = "".join(f"; no baseline {name}: {why}" for name, why in absent.items())
+        ring = self.ring
+        method = (
+            f"{self.clock.method}; {len(candidate.samples_ms)} interleaved rounds, each in the mirrored order of the "
+            f"one before; inputs rotate over {len(ring.slots)} sets "
+            f"({ring.drawn[0].nbytes * len(ring.slots) / 2**20:.0f} MiB) with new values every round{missing}"
+        )
+        return Measurement(
+            candidate=candidate,
+            baselines=baselines,
+            speedups={name: stats.speedup(t.samples_ms, candidate.samples_ms) for name, t in baselines.items()},
+            method=method,
+            screened_out=screened,
+        )
