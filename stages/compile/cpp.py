@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from kernelwright.kernelbench.errors import EnvironmentFault
 from kernelwright.stages.compile.base import Built, Task, builds, unfinished
+from kernelwright.stages.compile.deferred import NOTE, calls_extension_loader
 from kernelwright.stages.compile.literals import NotALiteral, digest, read_flags, read_source
 from kernelwright.stages.compile.process import child_environment, run_limited
 from kernelwright.stages.types import Backend
@@ -46,6 +47,8 @@ def refused_flag(flags: Sequence[str]) -> str | None:
 @builds(Backend.CPP)
 def build_cpp(task: Task) -> Built:
     """Build `<digest>.so`, where the digest is of CPP_FLAGS and CPP_SOURCE (`literals.digest`)."""
+    if calls_extension_loader(task.candidate.source):
+        return Built(ok=True, log=NOTE)
     try:
         source = read_source(task.candidate.source, "CPP_SOURCE")
         flags = read_flags(task.candidate.source, "CPP_FLAGS", optional=False)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from kernelwright.stages.compile.base import Built, Task, builds
 from kernelwright.stages.compile.children import run_child
+from kernelwright.stages.compile.deferred import NOTE, calls_extension_loader
 from kernelwright.stages.compile.literals import NotALiteral, digest, read_flags, read_source
 from kernelwright.stages.compile.process import python_environment
 from kernelwright.stages.compile.target import gpu_capability
@@ -34,6 +35,8 @@ def refused_flag(flags: Sequence[str]) -> str | None:
 @builds(Backend.CUDA)
 def build_cuda(task: Task) -> Built:
     """Build `<digest>.cubin`, where the digest is of CUDA_FLAGS (which may be absent) and CUDA_SOURCE."""
+    if calls_extension_loader(task.candidate.source):
+        return Built(ok=True, log=NOTE)
     try:
         source = read_source(task.candidate.source, "CUDA_SOURCE")
         flags = read_flags(task.candidate.source, "CUDA_FLAGS", optional=True)

@@ -20,7 +20,6 @@ from typing import Any
 import torch
 
 from kernelwright.kernelbench import contract
-from kernelwright.kernelbench.problem import Problem
 from kernelwright.stages.compile import build_folder, triton_cache
 from kernelwright.stages.execute import timing
 from kernelwright.stages.execute.job import Effort, Job, JobResult
@@ -35,6 +34,8 @@ from kernelwright.stages.verify import cases, gate, oracle
 from kernelwright.stages.verify.cases import Case
 from kernelwright.stages.verify.oracle import Expected
 
+LANES = 6
+"""Candidates that a GPU verifies at once: most of it is starting contexts and compilers, which cores share."""
 VERIFY_SLOTS = 3
 """Argument sets that a candidate is verified in: it meets the same buffers with new values, and other buffers."""
 
@@ -45,37 +46,29 @@ class Bench:
     `evaluate` may run in several threads at once: verification shares the device, timing has it alone.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        device: str,
-        seed: int,
-        effort: Effort,
-        zygote: Zygote,
-        cache: Path,
-        baselines: tuple[str, ...] = ("eager", "compile"),
-    ) -> None:
-        self.problem = problem
-        self.device = device
-        self.effort = effort
+    def __init__(self, job: Job, zygote: Zygote, cache: Path) -> None:
+        """`job` is the first of those that share its problem, device, precision and baselines."""
+        self.job = job
+        self.device = job.device
+        self.lanes = LANES if job.device == "cuda" else 1
         self.zygote = zygote
         self.cache = cache
-        self.contract = contract.load(problem)
-        self.clock = clock_for(device)
-        self.environment = devices.environment(device)
+        self.contract = contract.load(job.problem)
+        self.clock = clock_for(job.device)
+        self.environment = devices.environment(job.device)
         self.files = tempfile.TemporaryDirectory(prefix="kernelwright-bench-")
         self.init_file = Path(self.files.name) / "init.pkl"
         self.init_file.write_bytes(pickle.dumps(list(self.contract.get_init_inputs())))
-        self._instantiate(seed)
+        self._instantiate(job.seed)
         reference = Path(self.files.name) / "reference.py"
-        reference.write_text(problem.source)
-        self.baselines = Baselines(zygote, baselines, self._load_fields(reference, "Model"), cache)
+        reference.write_text(job.problem.source)
+        self.baselines = Baselines(zygote, job.baselines, self._load_fields(reference, "Model"), cache)
         self.ring: timing.Ring | None = None
-        self._lanes: queue.SimpleQueue[dict[str, Arena]] = queue.SimpleQueue()
+        self._arenas: queue.SimpleQueue[dict[str, Arena]] = queue.SimpleQueue()
         self._one_at_a_time = threading.Lock()
         self.best_over_eager: float | None = None
         """Time of the fastest correct candidate so far as a fraction of eager's, for screening."""
-        self.draw(seed)
+        self.draw(job.seed)
 
     def draw(self, seed: int) -> None:
         """Draw the model's parameters and the cases anew, and work out the right answers."""
@@ -84,7 +77,7 @@ class Bench:
             (case, oracle.expect(self.model, case, self.contract.tolerance))
             for case in (
                 cases.draw(self.contract, self.device, seed + i, self.model, jitter=i >= 2)
-                for i in range(self.effort.verify_seeds)
+                for i in range(self.job.effort.verify_seeds)
             )
         ]
         timed = [
@@ -155,10 +148,12 @@ class Bench:
         session = timing.Session(self.ring, self.clock, job.effort, self.baselines.runners, runner, self._random())
         known = [v for v in (job.incumbent_ms_over_eager, self.best_over_eager) if v is not None]
         measurement = session.run(checks, min(known, default=None), self.baselines.failed)
-        if measurement is not None and "eager" in measurement.baselines:
+        if measurement is None:
+            return None
+        if "eager" in measurement.baselines:
             over_eager = measurement.candidate.median_ms / measurement.baselines["eager"].median_ms
             self.best_over_eager = min(self.best_over_eager or over_eager, over_eager)
-        return measurement
+        return session.aside(measurement)
 
     def _load(self, runner: Runner, candidate: Candidate, effort: Effort) -> None:
         path = runner.home / f"candidate_{candidate.hash[:12]}.py"
@@ -201,7 +196,7 @@ class Bench:
     def _lane(self) -> Iterator[dict[str, Arena]]:
         """Arenas of all layouts, for one candidate at a time; made when none is free."""
         try:
-            lane = self._lanes.get_nowait()
+            lane = self._arenas.get_nowait()
         except queue.Empty:
             lane = {}
             for case, expected in self.cases:
@@ -210,7 +205,7 @@ class Bench:
         try:
             yield lane
         finally:
-            self._lanes.put(lane)
+            self._arenas.put(lane)
 
     @staticmethod
     @contextlib.contextmanager
@@ -229,8 +224,8 @@ class Bench:
     def close(self) -> None:
         """End the baselines and free the shared memory."""
         self.baselines.close()
-        while not self._lanes.empty():
-            for arena in self._lanes.get().values():
+        while not self._arenas.empty():
+            for arena in self._arenas.get().values():
                 arena.close()
         if self.ring is not None:
             self.ring.arena.close()

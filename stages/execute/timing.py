@@ -6,6 +6,7 @@ of its own. Some outputs of timed calls are compared with the oracle's answer to
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from kernelwright.stages.execute.job import Effort
 from kernelwright.stages.measure import devices, stats
 from kernelwright.stages.measure.timer import Clock, Stopwatch
 from kernelwright.stages.sandbox.arena import Arena, scaled
-from kernelwright.stages.sandbox.pool import Runner
+from kernelwright.stages.sandbox.pool import Runner, RunnerFailed
 from kernelwright.stages.types import Check, Measurement
 from kernelwright.stages.verify import gate, oracle
 from kernelwright.stages.verify.cases import Case
@@ -135,6 +136,24 @@ class Session:
                 break
         checks.append(self.watch.agreement("candidate"))
         return self._measurement(screened, absent)
+
+    def aside(self, measurement: Measurement) -> Measurement:
+        """Add what is shown and decides nothing: the candidate on warm inputs, and replayed as a CUDA graph.
+
+        The candidate's runner is of no further use afterwards.
+        """
+        if self.ring.in_place or measurement.screened_out:
+            return measurement
+        calls = measurement.candidate.calls_per_region
+        one_slot = self.ring.slots[:1] * calls
+        warm = self.watch.aside("candidate", self.candidate, one_slot, WARM_REGIONS)
+        replay_ms = None
+        if self.ring.arena.device == "cuda" and measurement.candidate.median_ms < GRAPH_BELOW_MS:
+            # A module that cannot be captured is none the worse for it.
+            with contextlib.suppress(RunnerFailed):
+                self.candidate.ask("graph", self.timeout_s, slot=one_slot[0])
+                replay_ms = self.watch.aside("candidate", self.candidate, one_slot, WARM_REGIONS).median_ms
+        return dataclasses.replace(measurement, warm=warm, graph_replay_ms=replay_ms)
 
     def _connect(self) -> None:
         self.ring.arena.connect(self.candidate)

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,18 @@ import torch
 
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 from kernelwright.stages.codec import from_json, to_json
-from kernelwright.stages.compile import compile_candidate
+from kernelwright.stages.compile import compile_candidate, deferred
 from kernelwright.stages.execute.bench import Bench
 from kernelwright.stages.execute.job import Job, JobResult, Progress
 from kernelwright.stages.measure import devices
 from kernelwright.stages.sandbox.pool import Zygote
-from kernelwright.stages.types import Compilation
+from kernelwright.stages.types import Backend, Compilation
 
 PR_SET_PDEATHSIG = 1
 
 
 class Worker:
-    """Evaluates jobs one after the other; compiles ahead where that cannot disturb the timing."""
+    """Evaluates jobs on this machine's device, several at once where that cannot disturb the timing."""
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
@@ -44,29 +44,27 @@ class Worker:
         self.compilers = ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="compile")
 
     def run(self, jobs: Sequence[Job], on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
-        """Evaluate a batch. Yields a result as soon as it is made."""
-        compiling = [(job, self.compilers.submit(self._compile, job, on_progress)) for job in jobs]
-        if any(job.device == "cpu" for job in jobs):
-            # On the CPU a compiler would run on the very cores that are being timed.
-            for _, future in compiling:
-                future.result()
-        for job, future in compiling:
-            yield self._evaluate(job, future, on_progress)
+        """Evaluate a batch. Yields each result as soon as it is made, in any order."""
+        for same in _by_bench(jobs):
+            compiling = [(job, self.compilers.submit(self._compile, job, on_progress)) for job in same]
+            if same[0].device == "cpu":
+                # On the CPU a compiler would run on the very cores that are being timed.
+                for _, future in compiling:
+                    future.result()
+            on_progress(Progress(same[0].key, "prepare"))
+            bench = self._bench_for(same[0])
+            yield from _all(bench, compiling, on_progress)
 
     def _compile(self, job: Job, on_progress: Callable[[Progress], None]) -> Compilation:
         on_progress(Progress(job.key, "compile"))
+        if job.candidate.backend is Backend.TRITON and job.device == "cuda":
+            return Compilation(ok=True, backend=Backend.TRITON, seconds=0.0, log=deferred.NOTE)
         return compile_candidate(
             job.candidate, job.problem, self.cache, device=job.device, deadline_s=job.effort.timeout_s
         )
 
-    def _evaluate(self, job: Job, compiling: Future[Compilation], on_progress: Callable[[Progress], None]) -> JobResult:
-        compilation = compiling.result()
-        on_progress(Progress(job.key, "prepare"))
-        bench = self._bench_for(job)
-        return bench.evaluate(job, compilation, lambda stage: on_progress(Progress(job.key, stage)))
-
     def _bench_for(self, job: Job) -> Bench:
-        if self.bench and (self.bench.problem.hash, self.bench.device) == (job.problem.hash, job.device):
+        if self.bench and _bench_key(self.bench.job) == _bench_key(job):
             if self.bench.seed != job.seed:
                 self.bench.draw(job.seed)
             return self.bench
@@ -74,7 +72,7 @@ class Worker:
             self.bench.close()
             self.bench = None
         devices.require(job.device)
-        self.bench = Bench(job.problem, job.device, job.seed, job.effort, self.zygote, self.cache, job.baselines)
+        self.bench = Bench(job, self.zygote, self.cache)
         return self.bench
 
     def close(self) -> None:
@@ -86,6 +84,42 @@ class Worker:
         finally:
             # Even where the bench was left in the middle of a message: every runner ends with the zygote.
             self.zygote.close()
+
+
+Compiling = tuple[Job, Future[Compilation]]
+
+
+def _all(bench: Bench, compiling: Sequence[Compiling], on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
+    """Evaluate compiled jobs of one bench, in as many threads as it has lanes."""
+
+    def evaluate(job: Job, future: Future[Compilation]) -> JobResult:
+        return bench.evaluate(job, future.result(), lambda stage: on_progress(Progress(job.key, stage)))
+
+    if bench.lanes == 1:
+        for job, future in compiling:
+            yield evaluate(job, future)
+        return
+    with ThreadPoolExecutor(max_workers=bench.lanes, thread_name_prefix="lane") as lanes:
+        evaluating = [lanes.submit(evaluate, job, future) for job, future in compiling]
+        try:
+            for done in as_completed(evaluating):
+                yield done.result()
+        finally:
+            for waiting in evaluating:
+                waiting.cancel()
+
+
+def _bench_key(job: Job) -> tuple[Any, ...]:
+    """What two jobs must share to be evaluated on the same bench; the seed may differ."""
+    return job.problem.hash, job.device, job.precision, job.baselines
+
+
+def _by_bench(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Jobs in runs of those that share a bench and a seed, in the order of their first."""
+    groups: dict[tuple[Any, ...], list[Job]] = {}
+    for job in jobs:
+        groups.setdefault((*_bench_key(job), job.seed), []).append(job)
+    return list(groups.values())
 
 
 def serve(cache: Path) -> None:

@@ -1,9 +1,9 @@
 """Interleaved timing: one region of each contender a round, in mirrored order, by the referee's own clock.
 
-CPU: the monotonic clock around a region's messages. CUDA: two timing events on the referee's stream; the runner's stream
-waits for an event recorded between them and reports its end by another (both travel by CUDA IPC and carry no time), so
-the runner never touches a clock that counts. A fence over the whole device follows each region: what it adds is work
-that the events did not see. What an empty region costs is subtracted.
+CPU: the monotonic clock around a region's messages. CUDA: two timing events on the referee's stream; the runner's
+stream waits for an event recorded between them and reports its end by another (both travel by CUDA IPC and carry no
+time), so the runner never touches a clock that counts. A fence over the whole device follows each region: what it adds
+is work that the events did not see. What an empty region costs is subtracted.
 """
 
 from __future__ import annotations
@@ -183,6 +183,12 @@ class Stopwatch:
         region = self._region(runner, found, slots)
         found.samples_ms.append(max(region.took_ms, 1e-6) / len(slots))
         found.regions.append(region)
+
+    def aside(self, name: str, runner: Runner, slots: list[int], regions: int) -> Timing:
+        """Times that stand beside the samples and decide nothing: the same slots in each of a few regions."""
+        found = self.contenders[name]
+        samples = tuple(self._region(runner, found, slots).took_ms / len(slots) for _ in range(regions))
+        return Timing(samples, statistics.median(samples), len(slots))
 
     def timing(self, name: str) -> Timing:
         """What has been sampled of one contender."""

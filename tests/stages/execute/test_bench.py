@@ -38,7 +38,8 @@ EFFORT = Effort(screen_rounds=0, rounds=5, region_ms=2.0, timeout_s=10.0)
 
 @pytest.fixture(scope="module")
 def bench(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    made = Bench(PROBLEM, "cpu", 11, EFFORT, zygote, tmp_path_factory.mktemp("cache"), baselines=("eager",))
+    first = Job("first", PROBLEM, Candidate("", Backend.TORCH, "test"), "cpu", 11, EFFORT, baselines=("eager",))
+    made = Bench(first, zygote, tmp_path_factory.mktemp("cache"))
     yield made
     made.close()
 
@@ -49,7 +50,7 @@ def evaluate(bench: Bench, forward: str, setup: str = "") -> JobResult:
         f"{REFERENCE}\nimport os, sys, time, gc\n{setup}\n\nclass ModelNew(Model):\n    def forward(self, x):\n{lines}"
     )
     candidate = Candidate(source, Backend.TORCH, "test")
-    job = Job("key", bench.problem, candidate, "cpu", 11, EFFORT)
+    job = Job("key", PROBLEM, candidate, "cpu", 11, EFFORT)
     return bench.evaluate(job, Compilation(True, Backend.TORCH, 0.0), lambda stage: None)
 
 
@@ -130,7 +131,7 @@ def test_a_candidate_that_fails_does_not_harm_the_next(bench: Bench, forward: st
 
 def test_a_failed_compilation_is_the_verdict(bench: Bench) -> None:
     candidate = Candidate("x", Backend.CPP, "test")
-    job = Job("key", bench.problem, candidate, "cpu", 11, EFFORT)
+    job = Job("key", PROBLEM, candidate, "cpu", 11, EFFORT)
     result = bench.evaluate(job, Compilation(False, Backend.CPP, 0.4, log="line 3: expected ';'"), lambda stage: None)
     assert (result.verdict.status, result.verdict.message) == (Status.COMPILE_ERROR, "line 3: expected ';'")
 
@@ -138,7 +139,7 @@ def test_a_failed_compilation_is_the_verdict(bench: Bench) -> None:
 def test_a_slow_candidate_is_dropped_after_the_screen(bench: Bench) -> None:
     candidate = Candidate(f"{REFERENCE}\n\nclass ModelNew(Model):\n    pass\n", Backend.TORCH, "test")
     effort = replace(EFFORT, screen_rounds=2)
-    job = Job("key", bench.problem, candidate, "cpu", 11, effort, incumbent_ms_over_eager=1e-9)
+    job = Job("key", PROBLEM, candidate, "cpu", 11, effort, incumbent_ms_over_eager=1e-9)
     result = bench.evaluate(job, Compilation(True, Backend.TORCH, 0.0), lambda stage: None)
     assert result.measurement is not None
     assert result.measurement.screened_out

@@ -63,14 +63,15 @@ EFFORT = Effort(screen_rounds=0, rounds=11, timeout_s=60.0)
 
 @pytest.fixture(scope="module")
 def bench(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    made = Bench(PROBLEM, "cuda", 11, EFFORT, zygote, tmp_path_factory.mktemp("cache"), baselines=("eager",))
+    first = Job("first", PROBLEM, Candidate("", Backend.TRITON, "test"), "cuda", 11, EFFORT, baselines=("eager",))
+    made = Bench(first, zygote, tmp_path_factory.mktemp("cache"))
     yield made
     made.close()
 
 
 def evaluate(bench: Bench, text: str, effort: Effort = EFFORT) -> JobResult:
     candidate = Candidate(REFERENCE + text, Backend.TRITON, "test")
-    job = Job("key", bench.problem, candidate, "cuda", 11, effort)
+    job = Job("key", PROBLEM, candidate, "cuda", 11, effort)
     return bench.evaluate(job, Compilation(True, Backend.TRITON, 0.0), lambda stage: None)
 
 
@@ -141,7 +142,8 @@ def test_a_cuda_candidate_goes_the_whole_way(zygote: Zygote, tmp_path: Path) -> 
     candidate = Candidate((here / "relu_cuda.py").read_text(), Backend.CUDA, "test")
     compilation = compile_candidate(candidate, problem, tmp_path, device="cuda", deadline_s=60.0)
     assert compilation.ok, compilation.log
-    made = Bench(problem, "cuda", 3, EFFORT, zygote, tmp_path, baselines=("eager",))
-    result = made.evaluate(Job("key", problem, candidate, "cuda", 3, EFFORT), compilation, lambda stage: None)
+    job = Job("key", problem, candidate, "cuda", 3, EFFORT, baselines=("eager",))
+    made = Bench(job, zygote, tmp_path)
+    result = made.evaluate(job, compilation, lambda stage: None)
     made.close()
     assert result.verdict.status is Status.CORRECT, result.verdict.message
