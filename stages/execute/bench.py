@@ -202,6 +202,8 @@ class Bench:
             for case, expected in self.cases:
                 if case.layout not in lane:
                     lane[case.layout] = Arena(case, expected, VERIFY_SLOTS, self.device)
+        for arena in lane.values():
+            arena.mend_guards()
         try:
             yield lane
         finally:
