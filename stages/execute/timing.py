@@ -32,7 +32,7 @@ MAX_SLOTS = 32
 CLEARLY_SLOWER = 1.25
 """A candidate whose first rounds are slower than the incumbent by this factor is dropped."""
 CHECKED_ROUNDS = 0.25
-"""Share of the rounds in which an output of the candidate's timed calls is compared."""
+"""Share of the rounds in which an output of the candidate's timed calls is compared; the last one always is."""
 WARM_REGIONS = 3
 GRAPH_BELOW_MS = 0.02
 """A kernel faster than this is mostly launch: its replay as a CUDA graph is shown beside it."""
@@ -119,7 +119,7 @@ class Session:
         for name, contender in self.contenders.items():
             self.watch.calibrate(name, contender)
         rounds = self.effort.rounds
-        checked = set(self.random.sample(range(rounds), max(1, round(CHECKED_ROUNDS * rounds))))
+        checked = {rounds - 1, *self.random.sample(range(rounds), round(CHECKED_ROUNDS * rounds))}
         screened = False
         for number in range(rounds):
             self.ring.refill(self.random)
