@@ -82,7 +82,7 @@ class Bench:
         ]
         timed = [
             cases.draw(self.contract, self.device, seed + 1000 + i, self.model, jitter=False)
-            for i in range(timing.TIMED_CASES)
+            for i in range(1 if self.cases[0][0].nbytes > timing.SINGLE_ABOVE_BYTES else timing.TIMED_CASES)
         ]
         if self.ring is None:
             self.ring = timing.Ring(self.model, timed, self.cases[0][1], self.contract.tolerance, self.device)
