@@ -25,6 +25,7 @@ from kernelwright.stages.execute import timing
 from kernelwright.stages.execute.job import Effort, Job, JobResult
 from kernelwright.stages.measure import devices
 from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baselines
+from kernelwright.stages.measure.lock import DeviceLock
 from kernelwright.stages.measure.timer import clock_for
 from kernelwright.stages.sandbox import stream
 from kernelwright.stages.sandbox.arena import Arena
@@ -55,6 +56,7 @@ class Bench:
         self.cache = cache
         self.contract = contract.load(job.problem)
         self.clock = clock_for(job.device)
+        self.lock = DeviceLock(job.device)
         self.environment = devices.environment(job.device)
         self.files = tempfile.TemporaryDirectory(prefix="kernelwright-bench-")
         self.init_file = Path(self.files.name) / "init.pkl"
@@ -66,6 +68,8 @@ class Bench:
         self.ring: timing.Ring | None = None
         self._arenas: queue.SimpleQueue[dict[str, Arena]] = queue.SimpleQueue()
         self._one_at_a_time = threading.Lock()
+        self._baselines_know: int | None = None
+        """The seed whose parameters the baselines hold."""
         self.best_over_eager: float | None = None
         """Time of the fastest correct candidate so far as a fraction of eager's, for screening."""
         self.draw(job.seed)
@@ -103,16 +107,18 @@ class Bench:
         verdict = None if compilation.ok else Verdict(Status.COMPILE_ERROR, compilation.log)
         try:
             if verdict is None:
-                with self._took(seconds, "verify"):
-                    on_stage("verify")
-                    runner = self.zygote.spawn()
-                    verdict = self._verify(runner, job, checks)
+                with self.lock.shared():
+                    with self._took(seconds, "verify"):
+                        on_stage("verify")
+                        runner = self.zygote.spawn()
+                        verdict = self._verify(runner, job, checks)
+                    if job.timed and verdict.status is Status.CORRECT:
+                        with self._took(seconds, "baselines"):
+                            on_stage("baselines")
+                            self._prepare_baselines()
             if job.timed and runner is not None and verdict.status is Status.CORRECT:
-                with self._took(seconds, "baselines"):
-                    on_stage("baselines")
-                    self._prepare_baselines()
-                with self._took(seconds, "measure"):
-                    on_stage("measure")
+                on_stage("measure")
+                with self.lock.exclusive(), self._took(seconds, "measure"):
                     measurement = self._measure(runner, job, checks)
                 verdict = gate.verdict_from(checks)
         except RunnerFailed as failure:
@@ -182,15 +188,18 @@ class Bench:
         """Wait for baselines that are still loading, give each the present parameters and an untimed call."""
         assert self.ring is not None
         ring = self.ring
-        for name in self.baselines.ready():
-            self.baselines.try_call(name, ring.arena.connect)
 
         def warm(runner: Runner) -> None:
             ring.arena.load_state(runner, FIRST_CALL_TIMEOUT_S)
             stream.region(runner, ring.slots[:1], FIRST_CALL_TIMEOUT_S, self._random(), restore=True)
 
-        for name in list(self.baselines.runners):
-            self.baselines.try_call(name, warm)
+        with self._one_at_a_time:
+            for name in self.baselines.ready():
+                self.baselines.try_call(name, ring.arena.connect)
+            if self._baselines_know != self.seed:
+                self._baselines_know = self.seed
+                for name in list(self.baselines.runners):
+                    self.baselines.try_call(name, warm)
 
     @contextlib.contextmanager
     def _lane(self) -> Iterator[dict[str, Arena]]:
