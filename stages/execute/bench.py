@@ -28,6 +28,7 @@ from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baseline
 from kernelwright.stages.measure.timer import clock_for
 from kernelwright.stages.sandbox import stream
 from kernelwright.stages.sandbox.arena import Arena
+from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
 from kernelwright.stages.types import Candidate, Check, Compilation, Measurement, OwnWork, Status, Verdict
 from kernelwright.stages.verify import cases, gate, oracle
@@ -105,7 +106,9 @@ class Bench:
             if verdict is None:
                 with self._took(seconds, "verify"):
                     on_stage("verify")
-                    runner = self.zygote.spawn()
+                    home = build_folder(job.candidate, self.cache)
+                    home.mkdir(parents=True, exist_ok=True)
+                    runner = self.zygote.spawn(Phase.RUN, [home])
                     verdict = self._verify(runner, job, checks)
             if job.timed and runner is not None and verdict.status is Status.CORRECT:
                 with self._took(seconds, "baselines"):
@@ -158,11 +161,13 @@ class Bench:
     def _load(self, runner: Runner, candidate: Candidate, effort: Effort) -> None:
         path = runner.home / f"candidate_{candidate.hash[:12]}.py"
         path.write_text(candidate.source)
+        init = runner.home / "init.pkl"
+        init.write_bytes(self.init_file.read_bytes())
         prebuilt = {
             "KERNELWRIGHT_BUILD": str(build_folder(candidate, self.cache).absolute()),
             "TRITON_CACHE_DIR": str(triton_cache(candidate, self.cache).absolute()),
         }
-        fields = self._load_fields(path, "ModelNew") | {"environment": prebuilt}
+        fields = self._load_fields(path, "ModelNew") | {"environment": prebuilt, "init": str(init)}
         runner.ask("load", effort.timeout_s, **fields)
 
     def _load_fields(self, path: Path, class_name: str) -> dict[str, Any]:
