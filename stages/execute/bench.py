@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 from kernelwright.kernelbench import contract
-from kernelwright.stages.compile import build_folder, triton_cache
-from kernelwright.stages.execute import timing
+from kernelwright.stages.compile import build_folder
+from kernelwright.stages.execute import building, timing
 from kernelwright.stages.execute.job import Effort, Job, JobResult
 from kernelwright.stages.measure import devices
 from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baselines
@@ -29,6 +29,7 @@ from kernelwright.stages.measure.lock import DeviceLock
 from kernelwright.stages.measure.timer import clock_for
 from kernelwright.stages.sandbox import stream
 from kernelwright.stages.sandbox.arena import Arena
+from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
 from kernelwright.stages.types import Candidate, Check, Compilation, Measurement, OwnWork, Status, Verdict
 from kernelwright.stages.verify import cases, gate, oracle
@@ -110,7 +111,9 @@ class Bench:
                 with self.lock.shared():
                     with self._took(seconds, "verify"):
                         on_stage("verify")
-                        runner = self.zygote.spawn()
+                        folder = build_folder(job.candidate, self.cache)
+                        folder.mkdir(parents=True, exist_ok=True)
+                        runner = self.zygote.spawn(Phase.RUN, [folder])
                         verdict = self._verify(runner, job, checks)
                     if job.timed and verdict.status is Status.CORRECT:
                         with self._took(seconds, "baselines"):
@@ -164,11 +167,10 @@ class Bench:
     def _load(self, runner: Runner, candidate: Candidate, effort: Effort) -> None:
         path = runner.home / f"candidate_{candidate.hash[:12]}.py"
         path.write_text(candidate.source)
-        prebuilt = {
-            "KERNELWRIGHT_BUILD": str(build_folder(candidate, self.cache).absolute()),
-            "TRITON_CACHE_DIR": str(triton_cache(candidate, self.cache).absolute()),
-        }
-        fields = self._load_fields(path, "ModelNew") | {"environment": prebuilt}
+        init = runner.home / "init.pkl"
+        init.write_bytes(self.init_file.read_bytes())
+        caches = building.caches(candidate, self.cache)
+        fields = self._load_fields(path, "ModelNew") | {"environment": caches, "init": str(init)}
         runner.ask("load", effort.timeout_s, **fields)
 
     def _load_fields(self, path: Path, class_name: str) -> dict[str, Any]:

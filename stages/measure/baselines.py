@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
 
 MODES: dict[str, str | None] = {"eager": None, "compile": "default"}
@@ -26,7 +27,7 @@ class Baselines:
             folder = caches / "inductor"
             folder.mkdir(parents=True, exist_ok=True)
             environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder)}
-            self.runners[name] = runner = zygote.spawn()
+            self.runners[name] = runner = zygote.spawn(Phase.TRUSTED)
             self._waiting.append(name)
             runner.post("load", **load | {"compile_mode": MODES[name], "environment": environment})
 
