@@ -7,13 +7,13 @@ every case, and timed there beside the baselines, with the device to itself.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pickle
 import queue
 import random
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ import torch
 from kernelwright.kernelbench import contract
 from kernelwright.stages.compile import build_folder
 from kernelwright.stages.execute import building, timing
-from kernelwright.stages.execute.job import Effort, Job, JobResult
+from kernelwright.stages.execute.job import Job, JobResult
+from kernelwright.stages.execute.trial import Trial
 from kernelwright.stages.measure import devices
 from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baselines
 from kernelwright.stages.measure.lock import DeviceLock
@@ -31,7 +32,7 @@ from kernelwright.stages.sandbox import stream
 from kernelwright.stages.sandbox.arena import Arena
 from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
-from kernelwright.stages.types import Candidate, Check, Compilation, Measurement, OwnWork, Status, Verdict
+from kernelwright.stages.types import Candidate, Compilation, Measurement
 from kernelwright.stages.verify import cases, gate, oracle
 from kernelwright.stages.verify.cases import Case
 from kernelwright.stages.verify.oracle import Expected
@@ -100,63 +101,66 @@ class Bench:
 
     def evaluate(self, job: Job, compilation: Compilation, on_stage: Callable[[str], None]) -> JobResult:
         """Verify and measure one compiled candidate. Whatever it does is a verdict, never an exception."""
-        seconds = {"compile": compilation.seconds}
-        checks: list[Check] = []
-        measurement: Measurement | None = None
-        work: OwnWork | None = None
-        runner: Runner | None = None
-        verdict = None if compilation.ok else Verdict(Status.COMPILE_ERROR, compilation.log)
+        trial = Trial(job, compilation)
         try:
-            if verdict is None:
+            if compilation.ok:
                 with self.lock.shared():
-                    with self._took(seconds, "verify"):
-                        on_stage("verify")
-                        folder = build_folder(job.candidate, self.cache)
-                        folder.mkdir(parents=True, exist_ok=True)
-                        runner = self.zygote.spawn(Phase.RUN, [folder])
-                        verdict = self._verify(runner, job, checks)
-                    if job.timed and verdict.status is Status.CORRECT:
-                        with self._took(seconds, "baselines"):
-                            on_stage("baselines")
-                            self._prepare_baselines()
-            if job.timed and runner is not None and verdict.status is Status.CORRECT:
-                on_stage("measure")
-                with self.lock.exclusive(), self._took(seconds, "measure"):
-                    measurement = self._measure(runner, job, checks)
-                verdict = gate.verdict_from(checks)
+                    self._check(trial, on_stage)
+                if job.timed and trial.passes:
+                    on_stage("measure")
+                    with self.lock.exclusive(), trial.took("measure"):
+                        trial.measurement = self._measure(trial)
         except RunnerFailed as failure:
-            verdict = gate.verdict_of(failure, checks)
+            trial.failure = failure
         finally:
-            if runner is not None:
-                runner.kill()
-        correct = verdict.status is Status.CORRECT
-        return JobResult(
-            job.key,
-            job.candidate.hash,
-            verdict,
-            self.environment,
-            compilation=compilation,
-            measurement=measurement if correct else None,
-            work=work,
-            seconds=seconds,
+            if trial.runner is not None:
+                trial.runner.kill()
+        return trial.result(self.environment)
+
+    def _check(self, trial: Trial, on_stage: Callable[[str], None]) -> None:
+        """All that may share the device: building, verifying, and getting the baselines ready."""
+        candidate = trial.job.candidate
+        with self._lane() as arenas:
+            if building.needed(candidate):
+                on_stage("build")
+                self._build(trial, arenas[""])
+            if not trial.passes:
+                return
+            on_stage("verify")
+            with trial.took("verify"):
+                trial.runner = self.zygote.spawn(Phase.RUN, [self._own_folder(candidate)])
+                self._verify(trial, trial.runner, arenas)
+        if trial.job.timed and trial.passes:
+            on_stage("baselines")
+            with trial.took("baselines"):
+                self._prepare_baselines()
+
+    def _build(self, trial: Trial, arena: Arena) -> None:
+        case, _ = self.cases[0]
+        built = building.build(
+            self.zygote, trial.job, self.cache, arena, case, lambda runner: self._load(runner, trial.job)
+        )
+        trial.compilation = dataclasses.replace(
+            trial.compilation,
+            seconds=trial.compilation.seconds + built.seconds,
+            resources=trial.compilation.resources or built.resources,
         )
 
-    def _verify(self, runner: Runner, job: Job, checks: list[Check]) -> Verdict:
-        self._load(runner, job.candidate, job.effort)
-        with self._lane() as arenas:
-            for arena in arenas.values():
-                arena.connect(runner)
-            before = gate.Gate(runner, arenas, job.effort.timeout_s, self._random(), checks)
-            before.try_all(self.cases)
-            for arena in arenas.values():
-                arena.disconnect(runner)
-        return gate.verdict_from(checks)
+    def _verify(self, trial: Trial, runner: Runner, arenas: Mapping[str, Arena]) -> None:
+        self._load(runner, trial.job)
+        for arena in arenas.values():
+            arena.connect(runner)
+        gate.Gate(runner, arenas, trial.job.effort.timeout_s, self._random(), trial.checks).try_all(self.cases)
+        for arena in arenas.values():
+            arena.disconnect(runner)
 
-    def _measure(self, runner: Runner, job: Job, checks: list[Check]) -> Measurement | None:
+    def _measure(self, trial: Trial) -> Measurement | None:
         assert self.ring is not None
-        session = timing.Session(self.ring, self.clock, job.effort, self.baselines.runners, runner, self._random())
-        known = [v for v in (job.incumbent_ms_over_eager, self.best_over_eager) if v is not None]
-        measurement = session.run(checks, min(known, default=None), self.baselines.failed)
+        assert trial.runner is not None
+        effort = trial.job.effort
+        session = timing.Session(self.ring, self.clock, effort, self.baselines.runners, trial.runner, self._random())
+        known = [v for v in (trial.job.incumbent_ms_over_eager, self.best_over_eager) if v is not None]
+        measurement = session.run(trial.checks, min(known, default=None), self.baselines.failed)
         if measurement is None:
             return None
         if "eager" in measurement.baselines:
@@ -164,14 +168,20 @@ class Bench:
             self.best_over_eager = min(self.best_over_eager or over_eager, over_eager)
         return session.aside(measurement)
 
-    def _load(self, runner: Runner, candidate: Candidate, effort: Effort) -> None:
+    def _load(self, runner: Runner, job: Job) -> None:
+        candidate = job.candidate
         path = runner.home / f"candidate_{candidate.hash[:12]}.py"
         path.write_text(candidate.source)
         init = runner.home / "init.pkl"
         init.write_bytes(self.init_file.read_bytes())
         caches = building.caches(candidate, self.cache)
         fields = self._load_fields(path, "ModelNew") | {"environment": caches, "init": str(init)}
-        runner.ask("load", effort.timeout_s, **fields)
+        runner.ask("load", building.timeout_s(job), **fields)
+
+    def _own_folder(self, candidate: Candidate) -> Path:
+        folder = build_folder(candidate, self.cache).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def _load_fields(self, path: Path, class_name: str) -> dict[str, Any]:
         return {
@@ -219,15 +229,6 @@ class Bench:
             yield lane
         finally:
             self._arenas.put(lane)
-
-    @staticmethod
-    @contextlib.contextmanager
-    def _took(seconds: dict[str, float], stage: str) -> Iterator[None]:
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            seconds[stage] = seconds.get(stage, 0.0) + time.monotonic() - start
 
     @staticmethod
     def _random() -> random.Random:

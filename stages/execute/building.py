@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelwright.stages.codec import from_json
 from kernelwright.stages.compile import build_folder
 from kernelwright.stages.compile.deferred import builds_itself, calls_extension_loader
 from kernelwright.stages.execute.job import Job
@@ -20,7 +21,8 @@ from kernelwright.stages.sandbox import stream
 from kernelwright.stages.sandbox.arena import Arena
 from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, Zygote
-from kernelwright.stages.types import Backend, Candidate
+from kernelwright.stages.types import Backend, Candidate, KernelResources
+from kernelwright.stages.verify.cases import Case
 
 EXTENSION_TIMEOUT_S = 300.0
 """A torch extension takes half a minute to compile on a fast machine, since it includes torch's headers."""
@@ -31,8 +33,10 @@ class Build:
     """What the throwaway process told. None of it counts in the candidate's favour."""
 
     seconds: float
+    resources: tuple[KernelResources, ...]
+    """Of the Triton kernels that it launched."""
     inspection: Mapping[str, Any] | None
-    """Operators, kernels and ablations (`sandbox/inspect.py`); None for a candidate without kernels of its own."""
+    """Operators, kernels and ablations (`sandbox/inspect`); None for a candidate without kernels of its own."""
 
 
 def caches(candidate: Candidate, cache: Path) -> dict[str, str]:
@@ -58,23 +62,30 @@ def timeout_s(job: Job) -> float:
     return job.effort.timeout_s
 
 
-def build(zygote: Zygote, job: Job, cache: Path, arena: Arena, load: Callable[[Runner], None]) -> Build:
-    """Run the phase on what the arena's first slot holds. Raises RunnerFailed for what the candidate does wrong."""
+def build(zygote: Zygote, job: Job, cache: Path, arena: Arena, case: Case, load: Callable[[Runner], None]) -> Build:
+    """Run the phase on one case. Raises RunnerFailed for what the candidate does wrong."""
     start = time.monotonic()
     limit = timeout_s(job)
-    for folder in caches(job.candidate, cache).values():
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    runner = zygote.spawn(Phase.BUILD, [build_folder(job.candidate, cache).absolute()])
+    folders = [Path(folder) for folder in caches(job.candidate, cache).values()]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    slot = next(iter(arena.slots))
+    arena.write_state(case)
+    arena.write_slot(slot, case)
+    runner = zygote.spawn(Phase.BUILD, folders[:1])
     try:
         load(runner)
         arena.connect(runner)
         arena.load_state(runner, limit)
-        slot = next(iter(arena.slots))
         stream.begin(runner, limit, restore=True)
         stream.call(runner, [[slot]], limit)
-        inspection = None
-        if job.candidate.backend is not Backend.TORCH:
-            inspection = runner.ask("inspect", limit, slot=slot)
-        return Build(time.monotonic() - start, inspection)
+        resources: list[Any] = []
+        if job.candidate.backend is Backend.TRITON and job.device == "cuda":
+            resources = runner.ask("resources", limit)["resources"]
+        return Build(
+            seconds=time.monotonic() - start,
+            resources=tuple(from_json(KernelResources, data) for data in resources),
+            inspection=None,
+        )
     finally:
         runner.kill()

@@ -10,12 +10,15 @@ perhaps a `fetch` of an output that it kept. Which calls are timed, and which ou
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
-from kernelwright.stages.sandbox import memory, poison, tree
+from kernelwright.stages.sandbox import memory, poison, resources, tree
 from kernelwright.stages.sandbox.loading import Refused, build, describe, out_of_memory, pair_parameters
 from kernelwright.stages.sandbox.protocol import Channel, ChannelClosed
 
@@ -33,6 +36,7 @@ class Runner:
         self.segments: dict[int, memory.Segment] = {}
         self.module: torch.nn.Module | None = None
         self.call: Any = None
+        self.file: ModuleType | None = None
         self.slots: dict[int, tuple[Any, ...]] = {}
         self.given_state: dict[str, torch.Tensor] = {}
         self.outputs: deque[Any] = deque(maxlen=KEPT_OUTPUTS)
@@ -79,6 +83,7 @@ class Runner:
         _set_flags(self.device, message["threads"], message["allow_tf32"])
         self.random_state = _random_state(self.device)
         self.module = build(message)
+        self.file = sys.modules.get(Path(message["path"]).stem)
         mode = message["compile_mode"]
         self.call = self.module if mode is None else torch.compile(self.module, mode=mode)
         return {}
@@ -181,6 +186,10 @@ class Runner:
 
         self.call = replay
         return {}
+
+    def do_resources(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """What the Triton kernels that the file defines, and that have been launched, need of the device."""
+        return {"resources": resources.launched(self.file) if self.file else []}
 
     def _restore(self) -> None:
         assert self.module is not None
