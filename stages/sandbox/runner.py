@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kernelwright.stages.sandbox import memory, poison, tree
+from kernelwright.stages.sandbox import confine, memory, poison, prebuilt, tree, watch, witness
 from kernelwright.stages.sandbox.loading import TRACEBACK_LIMIT, Refused, build, describe, pair_parameters
 from kernelwright.stages.sandbox.protocol import Channel, ChannelClosed
 
@@ -38,6 +38,7 @@ class Runner:
         self.outputs: deque[Any] = deque(maxlen=KEPT_OUTPUTS)
         self.sizes: set[int] = set()
         self.random_state: list[Any] = []
+        self.witness: witness.Witness | None = None
         self.go: torch.cuda.Event | None = None
         self.done: torch.cuda.Event | None = None
 
@@ -58,6 +59,8 @@ class Runner:
                 answer = {"error": "oom", "message": f"MemoryError: {error}"[:TRACEBACK_LIMIT]}
             except Exception as error:  # noqa: BLE001 - the process boundary: whatever the module raises is reported
                 answer = {"error": "crash", "message": describe(error)}
+            if "error" in answer and (late := prebuilt.missed()):
+                answer = {"error": prebuilt.LATE, "message": late}
             self.channel.send(answer)
 
     def do_attach(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -82,10 +85,19 @@ class Runner:
         os.environ.update(message["environment"])
         _set_flags(self.device, message["threads"], message["allow_tf32"])
         self.random_state = _random_state(self.device)
+        if confine.phase is not confine.Phase.TRUSTED:
+            prebuilt.install(confine.caches)
+            watch.install(message["path"], confine.phase)
+            self.witness = witness.Witness()
         self.module = build(message)
         mode = message["compile_mode"]
         self.call = self.module if mode is None else torch.compile(self.module, mode=mode)
         return {}
+
+    def do_witness(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """What the module was seen doing and has replaced, and the global flags that it leaves."""
+        changes = [] if self.witness is None else self.witness.changes()
+        return {"seen": watch.seen(), "changes": changes, "flags": witness.flags()}
 
     def do_state(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Take parameters and buffers from shared memory, by name; by order and shape when the names differ."""

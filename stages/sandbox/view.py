@@ -29,6 +29,8 @@ KERNEL_SETTINGS = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "
 """Names in /proc through which root, even without capabilities, could change the machine."""
 WRITABLE = ("work", "tmp", "home")
 """The parts of a process's own folder: the working directory, TMPDIR and HOME."""
+OWN_FOLDER = Path("/.own")
+"""Holds what a process writes; there only where `build` has made the root."""
 _PACKAGE = Path(__file__).absolute().parents[2]
 _PROC = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
 COPY_LIMIT = 256 * 2**20
@@ -102,7 +104,7 @@ def build(home: Path, shown: Sequence[Path], caches: Sequence[Path], *, keep_wri
     writable = [_own_part(root, "tmp", root / "tmp"), _own_part(root, "shm", root / "dev" / "shm")]
     linux.bind(home, _made(_inside(root, home)), recursive=False)
     for number, cache in enumerate(caches):
-        copy = root / ".own" / f"cache-{number}"
+        copy = _inside(root, OWN_FOLDER) / f"cache-{number}"
         copied = not keep_writes and copy_tree(cache, copy, COPY_LIMIT)
         linux.bind(copy if copied else cache, _made(_inside(root, cache)), recursive=False)
         writable += [_inside(root, cache)] if copied or keep_writes else []
@@ -148,7 +150,7 @@ def _show(paths: Sequence[Path], root: Path) -> None:
 
 
 def _own_part(root: Path, name: str, target: Path) -> Path:
-    source = _made(root / ".own" / name)
+    source = _made(_inside(root, OWN_FOLDER) / name)
     # As wide open as /tmp is: the process may be any user's.
     source.chmod(0o1777)
     linux.bind(source, _made(target), recursive=False)
