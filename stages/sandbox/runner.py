@@ -60,7 +60,7 @@ class Runner:
             except Exception as error:  # noqa: BLE001 - the process boundary: whatever the module raises is reported
                 answer = {"error": "crash", "message": describe(error)}
             if "error" in answer and (late := prebuilt.missed()):
-                answer = {"error": prebuilt.LATE, "message": late}
+                answer = {"error": prebuilt.LATE, "message": f"{late}\n{answer['message']}"}
             self.channel.send(answer)
 
     def do_attach(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
