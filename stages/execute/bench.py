@@ -28,12 +28,12 @@ from kernelwright.stages.measure import devices
 from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baselines
 from kernelwright.stages.measure.lock import DeviceLock
 from kernelwright.stages.measure.timer import clock_for
-from kernelwright.stages.sandbox import stream
+from kernelwright.stages.sandbox import prebuilt, stream
 from kernelwright.stages.sandbox.arena import Arena
 from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
 from kernelwright.stages.types import Candidate, Compilation, Measurement
-from kernelwright.stages.verify import cases, gate, oracle
+from kernelwright.stages.verify import cases, conduct, gate, oracle
 from kernelwright.stages.verify.cases import Case
 from kernelwright.stages.verify.oracle import Expected
 
@@ -64,9 +64,10 @@ class Bench:
         self.init_file = Path(self.files.name) / "init.pkl"
         self.init_file.write_bytes(pickle.dumps(list(self.contract.get_init_inputs())))
         self._instantiate(job.seed)
-        reference = Path(self.files.name) / "reference.py"
-        reference.write_text(job.problem.source)
-        self.baselines = Baselines(zygote, job.baselines, self._load_fields(reference, "Model"), cache)
+        self.reference_file = Path(self.files.name) / "reference.py"
+        self.reference_file.write_text(job.problem.source)
+        self.baselines = Baselines(zygote, job.baselines, self._load_fields(self.reference_file, "Model"), cache)
+        self._flags: dict[str, Any] | None = None
         self.ring: timing.Ring | None = None
         self._arenas: queue.SimpleQueue[dict[str, Arena]] = queue.SimpleQueue()
         self._one_at_a_time = threading.Lock()
@@ -112,6 +113,9 @@ class Bench:
                         trial.measurement = self._measure(trial)
         except RunnerFailed as failure:
             trial.failure = failure
+            if trial.runner is not None:
+                # What it tried may be the reason, and says more than that it failed.
+                trial.checks += [c for c in conduct.report(trial.runner, job.effort.timeout_s) if not c.passed]
         finally:
             if trial.runner is not None:
                 trial.runner.kill()
@@ -119,21 +123,32 @@ class Bench:
 
     def _check(self, trial: Trial, on_stage: Callable[[str], None]) -> None:
         """All that may share the device: building, verifying, and getting the baselines ready."""
-        candidate = trial.job.candidate
         with self._lane() as arenas:
-            if building.needed(candidate):
-                on_stage("build")
-                self._build(trial, arenas[""])
-            if not trial.passes:
-                return
-            on_stage("verify")
-            with trial.took("verify"):
-                trial.runner = self.zygote.spawn(Phase.RUN, [self._own_folder(candidate)])
-                self._verify(trial, trial.runner, arenas)
+            build = building.needed(trial.job.candidate)
+            try:
+                self._build_and_verify(trial, arenas, on_stage, build=build)
+            except RunnerFailed as failure:
+                if failure.kind != prebuilt.LATE or build:
+                    raise
+                # Nothing in its source told that it would want a compiler.
+                trial.start_again()
+                self._build_and_verify(trial, arenas, on_stage, build=True)
         if trial.job.timed and trial.passes:
             on_stage("baselines")
             with trial.took("baselines"):
                 self._prepare_baselines()
+
+    def _build_and_verify(
+        self, trial: Trial, arenas: Mapping[str, Arena], on_stage: Callable[[str], None], *, build: bool
+    ) -> None:
+        if build:
+            on_stage("build")
+            self._build(trial, arenas[""])
+        if trial.passes:
+            on_stage("verify")
+            with trial.took("verify"):
+                trial.runner = self.zygote.spawn(Phase.RUN, [self._own_folder(trial.job.candidate)])
+                self._verify(trial, trial.runner, arenas)
 
     def _build(self, trial: Trial, arena: Arena) -> None:
         case, _ = self.cases[0]
@@ -147,12 +162,38 @@ class Bench:
         )
 
     def _verify(self, trial: Trial, runner: Runner, arenas: Mapping[str, Arena]) -> None:
+        timeout_s = trial.job.effort.timeout_s
         self._load(runner, trial.job)
+        trial.checks += [c for c in conduct.report(runner, timeout_s) if not c.passed]
+        if not trial.passes:
+            return
         for arena in arenas.values():
             arena.connect(runner)
-        gate.Gate(runner, arenas, trial.job.effort.timeout_s, self._random(), trial.checks).try_all(self.cases)
+        gate.Gate(runner, arenas, timeout_s, self._random(), trial.checks).try_all(self.cases)
+        if trial.passes:
+            trial.checks += [
+                *conduct.report(runner, timeout_s),
+                conduct.same_flags(self._reference_flags(arenas[""]), conduct.flags(runner, timeout_s)),
+                conduct.rest(runner),
+            ]
         for arena in arenas.values():
             arena.disconnect(runner)
+
+    def _reference_flags(self, arena: Arena) -> dict[str, Any]:
+        """The global switches as a call of the reference leaves them, in a process of its own."""
+        with self._one_at_a_time:
+            if self._flags is None:
+                runner = self.zygote.spawn(Phase.TRUSTED)
+                try:
+                    runner.ask("load", FIRST_CALL_TIMEOUT_S, **self._load_fields(self.reference_file, "Model"))
+                    arena.connect(runner)
+                    arena.load_state(runner, FIRST_CALL_TIMEOUT_S)
+                    slots = list(arena.slots)[:1]
+                    stream.region(runner, slots, FIRST_CALL_TIMEOUT_S, self._random(), restore=True)
+                    self._flags = conduct.flags(runner, FIRST_CALL_TIMEOUT_S)
+                finally:
+                    runner.kill()
+            return self._flags
 
     def _measure(self, trial: Trial) -> Measurement | None:
         assert self.ring is not None
@@ -163,6 +204,7 @@ class Bench:
         measurement = session.run(trial.checks, min(known, default=None), self.baselines.failed)
         if measurement is None:
             return None
+        trial.checks += [*conduct.report(trial.runner, effort.timeout_s), conduct.rest(trial.runner)]
         if "eager" in measurement.baselines:
             over_eager = measurement.candidate.median_ms / measurement.baselines["eager"].median_ms
             self.best_over_eager = min(self.best_over_eager or over_eager, over_eager)

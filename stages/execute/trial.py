@@ -32,6 +32,13 @@ class Trial:
         """Whether every check so far has."""
         return all(check.passed for check in self.checks)
 
+    def start_again(self) -> None:
+        """Forget what was found so far."""
+        self.checks.clear()
+        if self.runner is not None:
+            self.runner.kill()
+            self.runner = None
+
     @contextlib.contextmanager
     def took(self, stage: str) -> Iterator[None]:
         """Count the body's wall time to a stage."""
