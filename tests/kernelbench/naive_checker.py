@@ -62,7 +62,7 @@ def check_naively(folder: Path, reference_first: bool) -> bool:
 
 
 def wrong_of_honest(folder: Path) -> str:
-    """Several seeds, jittered parameters; float64 and eager's own error; inputs and state as the reference leaves them."""
+    """Several seeds, jittered parameters; judged by float64 and eager's own error. Inputs and state too."""
     reference, candidate = load(folder, "reference"), load(folder, "candidate")
     with torch.no_grad():
         model, new = reference.Model(*reference.get_init_inputs()), candidate.ModelNew(*reference.get_init_inputs())
