@@ -15,7 +15,7 @@ from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 from kernelwright.kernelbench.problem import Precision, Problem
 from kernelwright.stages.execute.job import Effort, Job, JobResult, Progress
 from kernelwright.stages.execute.local import LocalExecutor
-from kernelwright.stages.types import Backend, Candidate, Check, Status, Verdict
+from kernelwright.stages.types import Backend, Candidate, Check, Ratio, Status, Verdict
 
 if TYPE_CHECKING:
     from kernelwright.stages.execute.job import Executor
@@ -83,6 +83,12 @@ class Verified:
         """Whether the candidate may be used."""
         return self.verdict.status is Status.CORRECT
 
+    @property
+    def speedup(self) -> Ratio | None:
+        """Over eager; None unless it is correct and was timed beside eager."""
+        measurement = self.result.measurement
+        return measurement.speedups.get("eager") if measurement else None
+
 
 def read_candidate(path: Path, backend: Backend | None) -> Candidate:
     """The candidate in a file; without a back end that of its source. Raises UsageError for what cannot be read."""
@@ -115,7 +121,7 @@ def judge(
     """
     with worker() as executor:
         executor.start()
-        _check(problem, terms.device)
+        check(problem, terms.device)
         for number, (name, candidate) in enumerate(candidates):
             job = job_of(f"given/{number}", candidate, problem, terms)
             result = judged(executor, job, watch)
@@ -177,7 +183,8 @@ def command_line(verb: str, candidates: Sequence[str], reference: Sequence[str],
     return shlex.join(["kernelwright", verb, *candidates, *reference, *terms.options()])
 
 
-def _check(problem: Problem, device: str) -> None:
+def check(problem: Problem, device: str) -> None:
+    """Build the reference and call it once. Raises UsageError or EnvironmentFault in one line."""
     # Importing torch takes seconds: the worker imports it at the same time.
     from kernelwright.kernelbench import contract
 
