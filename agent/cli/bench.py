@@ -22,14 +22,14 @@ from kernelwright.agent.cli.judging import (
     Timeout,
     backend_of,
     problem_of,
-    progress,
+    session,
     terms_of,
 )
 
 if TYPE_CHECKING:
     from kernelwright.agent.comparison import Benched
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()
@@ -63,7 +63,7 @@ def bench(
     command = command_line("bench", [name for name, _ in given], words, terms)
     from kernelwright.agent.comparison import as_json, compare
 
-    with progress(problem.name) as watch:
+    with session(problem.name) as watch:
         found = compare(given, problem, terms, watch, command)
     if json:
         emit(as_json(found))

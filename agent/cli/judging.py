@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -75,12 +77,15 @@ def terms_of(precision: str | None, baselines: str, seed: int | None, **given: A
 
 
 @contextmanager
-def progress(name: str) -> Iterator[Watch]:
-    """On a terminal, one line on stderr that says what is going on; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda event: None
-        return
-    from rich.console import Console
+def session(name: str) -> Iterator[Watch]:
+    """On a terminal one line on stderr says what is going on; at the end nothing is left in the temporary folder."""
+    # torch makes this folder merely by following shapes, and leaves it.
+    with tempfile.TemporaryDirectory(prefix="kernelwright-torch-") as folder:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+        if not sys.stderr.isatty():
+            yield lambda event: None
+            return
+        from rich.console import Console
 
-    with Console(stderr=True, highlight=False).status(f"{name}: starting") as status:
-        yield lambda event: status.update(f"{name}: {STAGES.get(event.stage, event.stage)}")
+        with Console(stderr=True, highlight=False).status(f"{name}: starting") as status:
+            yield lambda event: status.update(f"{name}: {STAGES.get(event.stage, event.stage)}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "kernelwright.selftest/1"
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

@@ -22,11 +22,11 @@ from kernelwright.agent.cli.judging import (
     Timeout,
     backend_of,
     problem_of,
-    progress,
+    session,
     terms_of,
 )
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()
@@ -64,7 +64,7 @@ def verify(
     def command(name: str) -> str:
         return command_line("verify", [name], words, terms)
 
-    with progress(str(candidate)) as watch:
+    with session(str(candidate)) as watch:
         (verified,) = judge([(str(candidate), given)], problem, terms, watch, command)
     from kernelwright.agent.evidence import as_json, evidence_of, exit_code
 
