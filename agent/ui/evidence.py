@@ -38,7 +38,7 @@ def styled(found: Evidence, width: int | None) -> list[Styled]:
     return [
         *_checks(found.lines, width),
         *_plain(_times(found, width or 100)),
-        *_plain(_work(found.work)),
+        *_plain(_work(found.work, width or 100)),
         ("", ""),
         *_plain(_wrapped(f"machine  {machine(found)}", width or 100, 9)),
         *_verdict(found, width or 100),
@@ -92,8 +92,9 @@ def _times(found: Evidence, width: int) -> Iterator[str]:
         return
     yield ""
     rounds = len(measurement.candidate.samples_ms)
-    yield f"times: medians of {rounds} rounds; speedups with their 95 % intervals"
-    yield from (f"  {name:<14}  {text}" for name, text in _time_rows(measurement))
+    yield f"times: medians of {rounds} rounds, and 95 % intervals"
+    for name, text in _time_rows(measurement):
+        yield from _wrapped(f"  {name:<14}  {text}", width, 18)
     yield from _wrapped(f"  {measurement.method}", width, 2)
 
 
@@ -120,14 +121,14 @@ def _light(light: SpeedOfLight) -> str:
     return f"{100 * light.fraction:.0f} % of it: at least {', '.join(bounds)}{label}"
 
 
-def _work(work: OwnWork | None) -> Iterator[str]:
+def _work(work: OwnWork | None, width: int) -> Iterator[str]:
     if work is None:
         return
     operators = ", ".join(f"{name} x{count}" for name, count in work.operators.items()) or "none"
     yield ""
-    yield f"operators that a call ran: {operators}"
+    yield from _wrapped(f"operators that a call ran: {operators}", width, 2)
     for kernel in sorted(work.kernels, key=lambda k: -k.share)[:KERNELS_SHOWN]:
-        yield f"  {100 * kernel.share:3.0f} %  {'own    ' if kernel.own else 'library'}  {kernel.name}"
+        yield f"  {100 * kernel.share:3.0f} %  {'own    ' if kernel.own else 'library'}  {kernel.name}"[:width]
     words = {True: "the output breaks without it", False: "the output is the same without it", None: "not ablated"}
     yield from (f"  {name}: {words[broke]}" for name, broke in work.ablated.items())
 
