@@ -14,6 +14,8 @@ from kernelwright.stages.types import Measurement, OwnWork, SpeedOfLight, Status
 FIGURES = 37
 """Columns of a line of checks beside the check's name."""
 LEAST_NAME = 20
+PLAIN_WIDTH = 80
+"""Where prose is wrapped in a pipe; names of checks are whole there."""
 ALWAYS_EXPLAINED = (TASK, WORK, LIGHT)
 """Groups whose detail is worth a line although the check passed."""
 KERNELS_SHOWN = 6
@@ -37,11 +39,11 @@ def styled(found: Evidence, width: int | None) -> list[Styled]:
     """Every line with its style; names of checks are cut where `width` is known."""
     return [
         *_checks(found.lines, width),
-        *_plain(_times(found, width or 100)),
-        *_plain(_work(found.work, width or 100)),
+        *_plain(_times(found, width or PLAIN_WIDTH)),
+        *_plain(_work(found.work, width or PLAIN_WIDTH)),
         ("", ""),
-        *_plain(_wrapped(f"machine  {machine(found)}", width or 100, 9)),
-        *_verdict(found, width or 100),
+        *_plain(_wrapped(f"machine  {machine(found)}", width or PLAIN_WIDTH, 9)),
+        *_verdict(found, width or PLAIN_WIDTH),
     ]
 
 
@@ -82,7 +84,7 @@ def _checks(lines: Sequence[Line], width: int | None) -> Iterator[Styled]:
             figures = f"{line.times:>5}  {_figure(line.figure):>9}  {_figure(line.bound):>9}"
             yield f"{name:<{name_width}}  {figures}  {'pass' if line.passed else 'FAIL'}", "" if line.passed else "red"
             if line.detail and (not line.passed or group in ALWAYS_EXPLAINED):
-                for text in _wrapped(f"    {line.detail}", width or 100, 4):
+                for text in _wrapped(f"    {line.detail}", width or PLAIN_WIDTH, 4):
                     yield text, "dim"
 
 
