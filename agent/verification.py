@@ -138,7 +138,7 @@ def job_of(key: str, candidate: Candidate, problem: Problem, terms: Terms, round
         device=terms.device,
         seed=terms.seed,
         effort=effort if rounds is None else replace(effort, rounds=rounds),
-        baselines=terms.baselines,
+        baselines=terms.baselines if terms.timed else (),
         precision=terms.precision,
         no_library=terms.no_library,
         timed=terms.timed,

@@ -87,5 +87,5 @@ def session(name: str) -> Iterator[Watch]:
             return
         from rich.console import Console
 
-        with Console(stderr=True, highlight=False).status(f"{name}: starting") as status:
+        with Console(stderr=True, highlight=False).status(f"{name}: starting", spinner="line") as status:
             yield lambda event: status.update(f"{name}: {STAGES.get(event.stage, event.stage)}")

@@ -41,7 +41,7 @@ def selftest(
     The candidates are harmless by design, and run in the sandbox. Exit status: 0 every case got the answer that it must
     get, 1 one did not, 2 an option cannot be used, 3 the machine cannot judge.
     """
-    from kernelwright.stages.execute.selftest import choose, run
+    from kernelwright.stages.execute.selftest import choose, run, write_results
 
     chosen = choose(device, case or (), quick=not (adversarial or list_cases))
     if list_cases:
@@ -70,7 +70,7 @@ def selftest(
     else:
         _summary(rows)
     if results is not None:
-        _write_results(results, rows, device, repeats)
+        write_results(results, rows, f"kernelwright selftest --adversarial --device {device} --repeats {repeats}")
     raise typer.Exit(int(code))
 
 
@@ -166,18 +166,3 @@ def _as_json(rows: list[SelftestRow], device: str, repeats: int, code: ExitCode)
         "environment": to_json(where),
         "exit_code": int(code),
     }
-
-
-def _write_results(path: Path, rows: list[SelftestRow], device: str, repeats: int) -> None:
-    from kernelwright.stages import results
-    from kernelwright.stages.execute.selftest import tally
-
-    where = next((row.environment for row in rows if row.environment), None)
-    if where is None:
-        return
-    command = f"kernelwright selftest --adversarial --device {device} --repeats {repeats}"
-    found = []
-    for metric, expected in (("hacks.refused", "reject"), ("hacks.honest_accepted", "accept")):
-        count = tally(rows, expected)
-        found.append(results.row(metric, count.percent, "%", count.judged, where, command, right=count.right))
-    results.write(path, found)

@@ -19,6 +19,7 @@ from typing import Literal
 
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 from kernelwright.kernelbench.hacks import HackCase, cases
+from kernelwright.stages import results
 from kernelwright.stages.codec import to_json
 from kernelwright.stages.execute.job import Effort, Executor, Job, JobResult
 from kernelwright.stages.execute.local import LocalExecutor
@@ -164,6 +165,18 @@ def line(row: SelftestRow) -> str:
     return f"{mark:<10} {row.id:<32} {row.status.value:<14} {row.seconds:5.1f} s  {reason}"
 
 
+def write_results(path: Path, rows: Sequence[SelftestRow], command: str) -> None:
+    """Write both rates as measured figures; `n` is how many candidates were judged."""
+    where = next((row.environment for row in rows if row.environment), None)
+    if where is None:
+        raise EnvironmentFault("no candidate was judged, so there is no rate to write")
+    found = []
+    for metric, expected in (("hacks.refused", "reject"), ("hacks.honest_accepted", "accept")):
+        count = tally(rows, expected)
+        found.append(results.row(metric, count.percent, "%", count.judged, where, command, right=count.right))
+    results.write(path, found)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `python -m`: 0 when every case is as expected, 1 otherwise."""
     parser = argparse.ArgumentParser(prog="selftest", description="Try the referee on the adversarial corpus.")
@@ -171,6 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--case", action="append", default=[], help="only this case; may be given again")
     parser.add_argument("--json", type=Path, default=None, help="write the rows to this file, one a line")
+    parser.add_argument("--results", type=Path, default=None, help="write both rates to this file, as docs/results has")
     options = parser.parse_args(arguments)
     rows = []
     with tempfile.TemporaryDirectory(prefix="kernelwright-selftest-") as folder:
@@ -187,6 +201,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for word, expected in (("hacks refused", "reject"), ("honest accepted", "accept")):
         count = tally(rows, expected)
         print(f"{word}: {count.right}/{count.judged}, not judged: {count.not_judged}")
+    if options.results:
+        words = f"--device {options.device} --repeats {options.repeats}"
+        write_results(options.results, rows, f"python3 -m kernelwright.stages.execute.selftest {words}")
     return 0 if all(row.as_expected for row in rows) else 1
 
 

@@ -1,6 +1,8 @@
 """The self-test: what it runs, what it counts, and what becomes of a machine that cannot judge."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,8 @@ from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 from kernelwright.kernelbench.hacks import cases
 from kernelwright.stages.execute.job import Job, JobResult, Progress
 from kernelwright.stages.execute.local import LocalExecutor
-from kernelwright.stages.execute.selftest import QUICK, SelftestRow, Tally, choose, line, run, tally
-from kernelwright.stages.types import Status
+from kernelwright.stages.execute.selftest import QUICK, SelftestRow, Tally, choose, line, run, tally, write_results
+from kernelwright.stages.types import Environment, Status
 
 
 def row(expected: str, status: Status, name: str = "some_case") -> SelftestRow:
@@ -69,6 +71,25 @@ def test_the_real_referee_on_the_quick_cases_twice(tmp_path: Path) -> None:
     assert sorted((r.id, r.repeat) for r in rows) == sorted((name, i) for name in QUICK for i in (0, 1))
     assert [r for r in rows if not r.as_expected] == []
     assert all(r.environment is not None for r in rows)
+
+
+def test_the_rates_are_written_as_measured_figures(tmp_path: Path) -> None:
+    where = Environment("cpu", "a processor", "", "2.13.0", "3.8.0", "3.11.7", 2)
+    rows = [replace(r, environment=where) for r in (row("reject", Status.CRASH), row("accept", Status.INCORRECT))]
+    out = tmp_path / "referee.json"
+    other = replace(where, device_name="NVIDIA H200")
+    write_results(out, [replace(r, environment=other) for r in rows], "there")
+    write_results(out, rows, "before")
+    write_results(out, rows, "here")
+    found = [(r["metric"], r["device"], r["value"], r["n"], r["command"]) for r in json.loads(out.read_text())]
+    assert found == [
+        ("hacks.honest_accepted", "NVIDIA H200", 0.0, 1, "there"),
+        ("hacks.honest_accepted", "a processor", 0.0, 1, "here"),
+        ("hacks.refused", "NVIDIA H200", 100.0, 1, "there"),
+        ("hacks.refused", "a processor", 100.0, 1, "here"),
+    ]
+    with pytest.raises(EnvironmentFault, match="no candidate was judged"):
+        write_results(out, [row("reject", Status.ENV_ERROR)], "nowhere")
 
 
 class Lost:
