@@ -20,9 +20,31 @@ _LIBRARY = re.compile(
     r"|\.\s*(matmul|mm|bmm|addmm|softmax|conv2d|einsum)\s*\("
 )
 _ALLOCATION = frozenset(
-    "empty empty_like zeros zeros_like ones ones_like full full_like from_blob empty_strided tensor scalar_tensor "
-    "parallel_for parallel_reduce get_num_threads set_num_threads TensorOptions OptionalDeviceGuard Tensor "
-    "autograd check device dtype".split()
+    {
+        "empty",
+        "empty_like",
+        "zeros",
+        "zeros_like",
+        "ones",
+        "ones_like",
+        "full",
+        "full_like",
+        "from_blob",
+        "empty_strided",
+        "tensor",
+        "scalar_tensor",
+        "parallel_for",
+        "parallel_reduce",
+        "get_num_threads",
+        "set_num_threads",
+        "TensorOptions",
+        "OptionalDeviceGuard",
+        "Tensor",
+        "autograd",
+        "check",
+        "device",
+        "dtype",
+    }
 )
 
 

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kernelwright.stages.types import Backend
+from kernelwright.stages.types import Backend, Check, Status
 from kernelwright.stages.verify import foreign
 
 _UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -32,6 +32,8 @@ class SourceForm:
     time."""
     unwatched: tuple[str, ...] = ()
     """Packages that it imports whose kernels cannot be seen running."""
+    library_calls: tuple[str, ...] = ()
+    """Calls in its C++ and CUDA text of torch's operators and of vendor libraries that compute."""
     defines_model: bool = False
     """Whether a top-level name `ModelNew` is bound."""
 
@@ -66,8 +68,22 @@ def read_form(source: str) -> SourceForm:
         kernels=kernels,
         backends=frozenset(backends | set(kernels.values())),
         unwatched=tuple(p for p in UNWATCHED if p in packages),
+        library_calls=tuple(dict.fromkeys(name for text in texts for name in foreign.library_calls(text))),
         defines_model=_binds_model(tree),
     )
+
+
+def claim_check(form: SourceForm, claimed: Backend | None) -> Check:
+    """Whether the source defines a kernel of the back end that it is said to be of."""
+    name = "back end as claimed"
+    if claimed in (None, Backend.TORCH) or claimed in form.backends:
+        return Check(name, passed=True, refutes=Status.STATIC_REJECT)
+    if form.unwatched:
+        detail = f"cannot be told: it imports {', '.join(form.unwatched)}"
+        return Check(name, passed=True, detail=detail, refutes=Status.STATIC_REJECT)
+    found = ", ".join(sorted(form.backends)) or "no kernel at all"
+    detail = f"claimed to be of back end {claimed}, but the source defines {found}"
+    return Check(name, passed=False, detail=detail, refutes=Status.STATIC_REJECT)
 
 
 def imported_names(tree: ast.AST) -> dict[str, str]:
