@@ -38,15 +38,14 @@ def _watch_libraries(registry: Registry, backend_of: Callable[[str], str]) -> No
 def _watched_pointer(base: Any, registry: Registry, backend_of: Callable[[str], str]) -> Any:
     """A class of ctypes functions whose calls are launches."""
 
-    class Watched(base):  # type: ignore[misc]
-        def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            name = str(getattr(self, "__name__", None) or "function pointer")
-            run = functools.partial(base.__call__, self, *args, **kwargs)
-            return registry.launch(name, backend_of(name), run, lambda: None if self.restype is None else 0)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        name = str(getattr(self, "__name__", None) or "function pointer")
+        run = functools.partial(base.__call__, self, *args, **kwargs)
+        return registry.launch(name, backend_of(name), run, lambda: None if self.restype is None else 0)
 
-    Watched._flags_ = base._flags_
-    Watched._restype_ = base._restype_
-    return Watched
+    # ctypes wants these in each class's own namespace.
+    own = {key: getattr(base, key) for key in ("_flags_", "_restype_", "_argtypes_") if hasattr(base, key)}
+    return type(base)("Watched", (base,), own | {"__call__": call})
 
 
 def _watch_function_pointers(registry: Registry, backend_of: Callable[[str], str]) -> None:
@@ -55,11 +54,7 @@ def _watch_function_pointers(registry: Registry, backend_of: Callable[[str], str
         original = getattr(ctypes, maker)
 
         def prototype(*args: Any, _original: Any = original, **kwargs: Any) -> Any:
-            made = _original(*args, **kwargs)
-            watched = _watched_pointer(made, registry, backend_of)
-            if hasattr(made, "_argtypes_"):
-                watched._argtypes_ = made._argtypes_
-            return watched
+            return _watched_pointer(_original(*args, **kwargs), registry, backend_of)
 
         setattr(ctypes, maker, functools.wraps(original)(prototype))
 
