@@ -20,14 +20,16 @@ from typing import Any
 import torch
 
 from kernelwright.kernelbench import contract
-from kernelwright.stages.compile import build_folder, triton_cache
-from kernelwright.stages.execute import timing
+from kernelwright.stages.compile import build_folder
+from kernelwright.stages.execute import building, timing
 from kernelwright.stages.execute.job import Effort, Job, JobResult
 from kernelwright.stages.measure import devices
 from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baselines
+from kernelwright.stages.measure.lock import DeviceLock
 from kernelwright.stages.measure.timer import clock_for
 from kernelwright.stages.sandbox import stream
 from kernelwright.stages.sandbox.arena import Arena
+from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
 from kernelwright.stages.types import Candidate, Check, Compilation, Measurement, OwnWork, Status, Verdict
 from kernelwright.stages.verify import cases, gate, oracle
@@ -55,6 +57,7 @@ class Bench:
         self.cache = cache
         self.contract = contract.load(job.problem)
         self.clock = clock_for(job.device)
+        self.lock = DeviceLock(job.device)
         self.environment = devices.environment(job.device)
         self.files = tempfile.TemporaryDirectory(prefix="kernelwright-bench-")
         self.init_file = Path(self.files.name) / "init.pkl"
@@ -66,6 +69,8 @@ class Bench:
         self.ring: timing.Ring | None = None
         self._arenas: queue.SimpleQueue[dict[str, Arena]] = queue.SimpleQueue()
         self._one_at_a_time = threading.Lock()
+        self._baselines_know: int | None = None
+        """The seed whose parameters the baselines hold."""
         self.best_over_eager: float | None = None
         """Time of the fastest correct candidate so far as a fraction of eager's, for screening."""
         self.draw(job.seed)
@@ -82,7 +87,7 @@ class Bench:
         ]
         timed = [
             cases.draw(self.contract, self.device, seed + 1000 + i, self.model, jitter=False)
-            for i in range(timing.TIMED_CASES)
+            for i in range(1 if self.cases[0][0].nbytes > timing.SINGLE_ABOVE_BYTES else timing.TIMED_CASES)
         ]
         if self.ring is None:
             self.ring = timing.Ring(self.model, timed, self.cases[0][1], self.contract.tolerance, self.device)
@@ -103,16 +108,20 @@ class Bench:
         verdict = None if compilation.ok else Verdict(Status.COMPILE_ERROR, compilation.log)
         try:
             if verdict is None:
-                with self._took(seconds, "verify"):
-                    on_stage("verify")
-                    runner = self.zygote.spawn()
-                    verdict = self._verify(runner, job, checks)
+                with self.lock.shared():
+                    with self._took(seconds, "verify"):
+                        on_stage("verify")
+                        folder = build_folder(job.candidate, self.cache)
+                        folder.mkdir(parents=True, exist_ok=True)
+                        runner = self.zygote.spawn(Phase.RUN, [folder])
+                        verdict = self._verify(runner, job, checks)
+                    if job.timed and verdict.status is Status.CORRECT:
+                        with self._took(seconds, "baselines"):
+                            on_stage("baselines")
+                            self._prepare_baselines()
             if job.timed and runner is not None and verdict.status is Status.CORRECT:
-                with self._took(seconds, "baselines"):
-                    on_stage("baselines")
-                    self._prepare_baselines()
-                with self._took(seconds, "measure"):
-                    on_stage("measure")
+                on_stage("measure")
+                with self.lock.exclusive(), self._took(seconds, "measure"):
                     measurement = self._measure(runner, job, checks)
                 verdict = gate.verdict_from(checks)
         except RunnerFailed as failure:
@@ -158,11 +167,10 @@ class Bench:
     def _load(self, runner: Runner, candidate: Candidate, effort: Effort) -> None:
         path = runner.home / f"candidate_{candidate.hash[:12]}.py"
         path.write_text(candidate.source)
-        prebuilt = {
-            "KERNELWRIGHT_BUILD": str(build_folder(candidate, self.cache).absolute()),
-            "TRITON_CACHE_DIR": str(triton_cache(candidate, self.cache).absolute()),
-        }
-        fields = self._load_fields(path, "ModelNew") | {"environment": prebuilt}
+        init = runner.home / "init.pkl"
+        init.write_bytes(self.init_file.read_bytes())
+        caches = building.caches(candidate, self.cache)
+        fields = self._load_fields(path, "ModelNew") | {"environment": caches, "init": str(init)}
         runner.ask("load", effort.timeout_s, **fields)
 
     def _load_fields(self, path: Path, class_name: str) -> dict[str, Any]:
@@ -182,15 +190,18 @@ class Bench:
         """Wait for baselines that are still loading, give each the present parameters and an untimed call."""
         assert self.ring is not None
         ring = self.ring
-        for name in self.baselines.ready():
-            self.baselines.try_call(name, ring.arena.connect)
 
         def warm(runner: Runner) -> None:
             ring.arena.load_state(runner, FIRST_CALL_TIMEOUT_S)
             stream.region(runner, ring.slots[:1], FIRST_CALL_TIMEOUT_S, self._random(), restore=True)
 
-        for name in list(self.baselines.runners):
-            self.baselines.try_call(name, warm)
+        with self._one_at_a_time:
+            for name in self.baselines.ready():
+                self.baselines.try_call(name, ring.arena.connect)
+            if self._baselines_know != self.seed:
+                self._baselines_know = self.seed
+                for name in list(self.baselines.runners):
+                    self.baselines.try_call(name, warm)
 
     @contextlib.contextmanager
     def _lane(self) -> Iterator[dict[str, Arena]]:
@@ -202,6 +213,8 @@ class Bench:
             for case, expected in self.cases:
                 if case.layout not in lane:
                     lane[case.layout] = Arena(case, expected, VERIFY_SLOTS, self.device)
+        for arena in lane.values():
+            arena.mend_guards()
         try:
             yield lane
         finally:

@@ -28,11 +28,13 @@ TIMED_CASES = 3
 """Drawn argument sets that the ring's contents are made from."""
 LEAST_FACTOR = 0.98
 """Floating inputs are scaled by a factor between this and 1: signs, zeros, order and [0, 1] stay what they are."""
-MAX_SLOTS = 32
+SINGLE_ABOVE_BYTES = 2**30
+"""Arguments larger than this are drawn once: copies would take the memory that the module needs."""
+LEAST_SLOTS, MAX_SLOTS = 2, 32
 CLEARLY_SLOWER = 1.25
 """A candidate whose first rounds are slower than the incumbent by this factor is dropped."""
 CHECKED_ROUNDS = 0.25
-"""Share of the rounds in which an output of the candidate's timed calls is compared."""
+"""Share of the rounds in which an output of the candidate's timed calls is compared; the last one always is."""
 WARM_REGIONS = 3
 GRAPH_BELOW_MS = 0.02
 """A kernel faster than this is mostly launch: its replay as a CUDA graph is shown beside it."""
@@ -44,14 +46,20 @@ class Ring:
     def __init__(
         self, model: torch.nn.Module, drawn: list[Case], like: Expected, tolerance: float | None, device: str
     ) -> None:
-        wanted = -(-2 * devices.last_level_cache_bytes(device) // max(drawn[0].nbytes, 1))
-        self.arena = Arena(drawn[0], like, min(max(wanted, TIMED_CASES), MAX_SLOTS), device)
+        self.cache_bytes = devices.last_level_cache_bytes(device)
+        wanted = -(-2 * self.cache_bytes // max(drawn[0].nbytes, 1))
+        self.arena = Arena(drawn[0], like, min(max(wanted, LEAST_SLOTS), MAX_SLOTS), device)
         self.slots = list(self.arena.slots)
         self.tolerance = tolerance
         self.in_place = like.in_place
         self.changes_state = like.changes_state
         self._contents: dict[int, _Scaled] = {}
         self.redraw(model, drawn)
+
+    @property
+    def cold(self) -> bool:
+        """Whether consecutive calls find their inputs outside of the last-level cache."""
+        return self.drawn[0].nbytes * len(self.slots) >= 2 * self.cache_bytes
 
     def redraw(self, model: torch.nn.Module, drawn: list[Case]) -> None:
         """Other parameters and other drawn sets."""
@@ -119,7 +127,7 @@ class Session:
         for name, contender in self.contenders.items():
             self.watch.calibrate(name, contender)
         rounds = self.effort.rounds
-        checked = set(self.random.sample(range(rounds), max(1, round(CHECKED_ROUNDS * rounds))))
+        checked = {rounds - 1, *self.random.sample(range(rounds), round(CHECKED_ROUNDS * rounds))}
         screened = False
         for number in range(rounds):
             self.ring.refill(self.random)

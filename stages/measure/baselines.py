@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.kernelbench.problem import Precision
+from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
 
 MODES: dict[str, str | None] = {
@@ -41,7 +42,7 @@ class Baselines:
             folder = caches / "inductor"
             folder.mkdir(parents=True, exist_ok=True)
             environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder)}
-            self.runners[name] = runner = zygote.spawn()
+            self.runners[name] = runner = zygote.spawn(Phase.TRUSTED)
             self._waiting.append(name)
             runner.post("load", **load | {"compile_mode": MODES[name], "environment": environment})
 

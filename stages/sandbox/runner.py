@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from kernelwright.stages.sandbox import memory, poison, tree
-from kernelwright.stages.sandbox.loading import TRACEBACK_LIMIT, Refused, build, describe, pair_parameters
+from kernelwright.stages.sandbox.loading import Refused, build, describe, out_of_memory, pair_parameters
 from kernelwright.stages.sandbox.protocol import Channel, ChannelClosed
 
 KEPT_OUTPUTS = 2
@@ -52,12 +52,8 @@ class Runner:
                 answer = getattr(self, f"do_{message['do']}")(message, fds)
             except Refused as refusal:
                 answer = {"error": refusal.kind, "message": str(refusal)}
-            except torch.OutOfMemoryError as error:
-                answer = {"error": "oom", "message": str(error)[:TRACEBACK_LIMIT]}
-            except MemoryError as error:
-                answer = {"error": "oom", "message": f"MemoryError: {error}"[:TRACEBACK_LIMIT]}
             except Exception as error:  # noqa: BLE001 - the process boundary: whatever the module raises is reported
-                answer = {"error": "crash", "message": describe(error)}
+                answer = {"error": "oom" if out_of_memory(error) else "crash", "message": describe(error)}
             self.channel.send(answer)
 
     def do_attach(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
