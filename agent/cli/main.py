@@ -18,6 +18,7 @@ VERBS = {
     "bench": "Time candidates side by side, and say which are really faster.",
     "selftest": "Try the referee on candidates that cheat, and on honest ones.",
     "resume": "Go on with a run that was interrupted or killed.",
+    "baseline": "Time a module as it is: eager, compiled, autotuned.",
     "archive": "Look at candidates, verdicts and times.",
     "problems": "Look at the problems that ship with the product.",
     "jobs": "Write jobs for a machine with a GPU, and read its results.",
