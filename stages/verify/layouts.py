@@ -48,7 +48,7 @@ def sliced(x: torch.Tensor) -> torch.Tensor:
 
 
 def other_shapes(contract: Contract, model: torch.nn.Module, base: Case, device: str, seed: int) -> Iterator[Case]:
-    """The smallest other declared shape that the same module accepts, with the same answer as the module made for it."""
+    """The smallest other declared shape that this module accepts, with the answer of a module made for it."""
     found: list[tuple[int, str, Contract]] = []
     for label in contract.shapes:
         problem = reshaped(contract.problem, label) if label != contract.problem.shape else None
@@ -61,9 +61,7 @@ def other_shapes(contract: Contract, model: torch.nn.Module, base: Case, device:
     for _, label, other in sorted(found, key=lambda f: f[:2]):
         case = _in_shape(other, model, base, device, seed)
         if case is not None:
-            yield replace(
-                case, label=f"shape {label}", why="a size that is taken for granted", layout=f"shape {label}"
-            )
+            yield replace(case, label=f"shape {label}", why="a size that is taken for granted", layout=f"shape {label}")
             return
 
 

@@ -16,7 +16,6 @@ from torch.utils._pytree import tree_leaves
 from kernelwright.kernelbench import contract as contracts
 from kernelwright.kernelbench.contract import Contract
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
-from kernelwright.stages.sandbox import tree
 from kernelwright.stages.verify.upcast import WIDE
 
 LEAST_CASES = 2
@@ -45,15 +44,13 @@ def predict(contract: Contract, device: str) -> Needs | None:
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             model, arguments = contracts.instantiate(contract, device, seed=0)
             meter = _Meter()
-            outputs: list[torch.Tensor] = []
             with meter:
-                tree.flatten(model(*arguments), outputs)
+                outputs = _tensors(model(*arguments))
     except UsageError:
         raise
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
         return None
-    inputs: list[torch.Tensor] = []
-    tree.flatten(list(arguments), inputs)
+    inputs = _tensors(arguments)
     state = list(model.state_dict().values())
     given, kept, answer = _nbytes(inputs), _nbytes(state), _nbytes(outputs)
     work = max(meter.peak - answer, 0)
@@ -98,14 +95,14 @@ def input_bytes(contract: Contract, device: str) -> int | None:
             arguments = contracts.draw_inputs(contract, device, seed=0)
     except UsageError:
         return None
-    return _nbytes([leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)])
+    return _nbytes(_tensors(arguments))
 
 
 class _Meter(TorchDispatchMode):
     """Adds up the tensors that operators make and that are still alive."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.live = 0
         self.peak = 0
 
@@ -127,6 +124,10 @@ class _Meter(TorchDispatchMode):
 
     def _let_go(self, size: int) -> None:
         self.live -= size
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def _nbytes(tensors: list[torch.Tensor]) -> int:

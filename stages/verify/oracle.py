@@ -81,14 +81,18 @@ class Oracle:
             wide = None
         precision = "float32" if wide is None else "float64"
         exact, exact_state, mode = wide if wide is not None else (eager, eager_state, Upcasting())
-        pointed = [mode.indexed(t) if not own.is_floating_point() else None for t, own in zip(exact, eager, strict=True)]
+        pointed = [
+            mode.indexed(t) if not own.is_floating_point() else None for t, own in zip(exact, eager, strict=True)
+        ]
         exact, eager = [widened(t.detach()) for t in exact], [t.detach() for t in eager]
         allowed = self._allowances(case) if precision == "float64" else []
         bounds: list[Bounds] = []
         for i, (right, own) in enumerate(zip(exact, eager, strict=True)):
             place = pointed[i]
             rule = index_rule(place, right, own, float_dtype(case)) if place is not None else None
-            bounds.append(rule or self._yardstick(case, right, own, precision, [Allowance(a[i], f) for a, f in allowed]))
+            bounds.append(
+                rule or self._yardstick(case, right, own, precision, [Allowance(a[i], f) for a, f in allowed])
+            )
         state_after = {
             name: (right, eager_state[name], self._yardstick(case, right, eager_state[name], precision, []))
             for name, right in ((n, widened(exact_state.get(n, eager_state[n]))) for n in eager_state)
@@ -108,6 +112,11 @@ class Oracle:
             precision=precision,
             limit=max((getattr(b, "own", 0.0) for b in bounds), default=0.0),
         )
+
+    def eager(self, case: Case) -> tuple[torch.Tensor, ...]:
+        """The reference's outputs in its own precision, and nothing else."""
+        _, outputs, _ = _call(self.model, case, [copy_of(t) for t in case.tensors])
+        return tuple(t.detach() for t in outputs)
 
     def _yardstick(
         self, case: Case, exact: torch.Tensor, eager: torch.Tensor, precision: str, allowed: Sequence[Allowance]
@@ -199,7 +208,7 @@ def _alias(output: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int | None:
 
 
 def _rounded(value: torch.Tensor, seed: int) -> torch.Tensor:
-    """Each element moved by `ROUNDED_EPS` epsilons up or down, and by what hardware that flushes denormals takes away."""
+    """Each element moved by `ROUNDED_EPS` epsilons up or down, and by what flushing denormals would take away."""
     if not value.is_floating_point():
         return value
     kind = torch.finfo(value.dtype)

@@ -31,12 +31,12 @@ FLOOR_EPS = 8.0
 HALF_FLOOR_EPS = 1.0
 """The same for 16-bit outputs: a result that was computed in float32 is rounded once, by half a unit."""
 SUM_EPS = 0.35
-"""Times the square root of R: what a plain running sum of R terms of one sign loses, in epsilons, twice over. Torch sums
-by halves and loses next to nothing, but a running sum in the same precision is no less honest."""
+"""Times the square root of R: what a plain running sum of R terms of one sign loses, in epsilons, twice over. Torch
+sums by halves and loses next to nothing, but a running sum in the same precision is no less honest."""
 FALLBACK_EPS = 64.0
 """The floor where the oracle itself could only run in the task's own precision; of 16 bits a sixteenth of it."""
 TF32_FACTOR = 2.0
-"""Over operands cut off at ten bits, which err up to twice as much as rounded ones. bfloat16 errs eight times as much."""
+"""Over operands cut off at ten bits, which err twice as much as rounded ones. bfloat16 errs eight times as much."""
 TASK_EPS = {torch.float32: 64.0, torch.float64: 64.0}
 HALF_TASK_EPS = 8.0
 """For other dtypes, which are 16 bits or fewer."""
@@ -178,7 +178,13 @@ def compare(name: str, output: torch.Tensor, exact: torch.Tensor, eager: torch.T
     if bounds.units is not None:
         detail = f"of {bounds.units.numel()} rows, each in units of its own rms"
         checks.append(
-            Check(f"{name}: rms error of the worst row", found.row <= bounds.row_bound, found.row, bounds.row_bound, detail)
+            Check(
+                f"{name}: rms error of the worst row",
+                found.row <= bounds.row_bound,
+                found.row,
+                bounds.row_bound,
+                detail,
+            )
         )
     return checks
 
@@ -256,7 +262,8 @@ def _row_units(exact: torch.Tensor, scale: float) -> torch.Tensor | None:
     if not length:
         return None
     rows = exact.reshape(-1, length)
-    return torch.linalg.vector_norm(rows, dim=1).div_(math.sqrt(length)).clamp_(min=QUIET_ROW * scale)
+    units: torch.Tensor = torch.linalg.vector_norm(rows, dim=1).div_(math.sqrt(length))
+    return units.clamp_(min=QUIET_ROW * scale)
 
 
 def _errors(value: torch.Tensor, exact: torch.Tensor, units: torch.Tensor | None) -> Figures:

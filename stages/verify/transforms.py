@@ -44,10 +44,10 @@ def one_hot(x: torch.Tensor, peak: float, generator: torch.Generator) -> torch.T
 
 
 def tiny(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Denormal numbers, a quarter of them zeros of either sign."""
+    """Numbers about the smallest normal one, 2^-10 to 2^24 times it; an eighth of them zeros. Signs as in `x`."""
     unit = torch.rand(x.shape, generator=generator, device=x.device, dtype=torch.float64)
-    size = torch.finfo(x.dtype).tiny * unit
-    size.mul_((unit.mul(4) % 1) > 0.25)
+    size = torch.finfo(x.dtype).tiny * (unit * 34 - 10).exp2()
+    size.mul_((unit * 64) % 1 > 0.125)
     return like(x, torch.copysign(size, x.double()))
 
 
@@ -59,7 +59,9 @@ def with_specials(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     width = x.shape[-1] if x.numel() // x.shape[-1] >= 8 else 1
     rows = torch.randperm(x.numel() // width, generator=generator, device=x.device)[:3]
     columns = torch.randint(width, (3,), generator=generator, device=x.device)
-    for value, place in zip((float("inf"), float("-inf"), float("nan")), (rows * width + columns).tolist(), strict=True):
+    for value, place in zip(
+        (float("inf"), float("-inf"), float("nan")), (rows * width + columns).tolist(), strict=True
+    ):
         made[_index(x, place)] = value
     return made
 

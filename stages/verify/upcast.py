@@ -1,8 +1,8 @@
 """Run a reference in float64 although it names lower precisions itself, and see on the way what it does.
 
 `a.bfloat16() @ b.bfloat16()` has a true answer too: the one without rounding. Every operator of the reference passes
-through a dispatch mode that widens its floating arguments and the dtypes that it asks for, so that the result is float64
-throughout. The rounding that the reference asks for is then its own error, and the bound follows from it.
+through a dispatch mode that widens its floating arguments and the dtypes that it asks for, so that all is float64. The
+rounding that the reference asks for is then its own error, and the bound follows from it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Upcasting(TorchDispatchMode):
     """Widen floating arguments and results of every operator. `tf32` rounds the operands of matrix products."""
 
     def __init__(self, *, tf32: bool = False) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.tf32 = tf32
         self.operators: set[str] = set()
         """Names of the operators that were called (`aten.mm.default`)."""
@@ -173,7 +173,7 @@ def _named(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[
 
 
 def to_tf32(value: torch.Tensor) -> torch.Tensor:
-    """Drop the bits below TF32's ten of the mantissa, as a matrix unit does that is handed float32 (values stay float64).
+    """Drop the bits below TF32's ten of the mantissa, as a matrix unit does that is handed float32; float64 again.
 
     Cutting off errs up to twice as much as rounding to nearest, so it bounds both.
     """
