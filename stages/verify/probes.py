@@ -16,7 +16,7 @@ from kernelwright.kernelbench.contract import Contract
 from kernelwright.kernelbench.problem import Precision
 from kernelwright.stages.verify import memory_needs, transforms
 from kernelwright.stages.verify.cases import Case, draw, same_form, tied
-from kernelwright.stages.verify.domains import CHECKED_ON_DEVICE, Domain, Kind, domain
+from kernelwright.stages.verify.domains import CHECKED_ON_DEVICE, Kind, domain
 from kernelwright.stages.verify.layouts import other_layouts, other_shapes
 from kernelwright.stages.verify.oracle import Expected, Oracle
 from kernelwright.stages.verify.structured import PROBES, Probe
