@@ -24,21 +24,23 @@ from kernelwright.stages.compile import build_folder
 from kernelwright.stages.execute import building, timing
 from kernelwright.stages.execute.job import Job, JobResult
 from kernelwright.stages.execute.trial import Trial
-from kernelwright.stages.measure import devices
-from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baselines
+from kernelwright.stages.measure import devices, roofline, traffic
+from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baselines, flags
 from kernelwright.stages.measure.lock import DeviceLock
 from kernelwright.stages.measure.timer import clock_for
 from kernelwright.stages.sandbox import prebuilt, stream
 from kernelwright.stages.sandbox.arena import Arena
 from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
-from kernelwright.stages.types import Candidate, Compilation, Measurement
-from kernelwright.stages.verify import cases, conduct, gate, oracle
-from kernelwright.stages.verify.cases import Case
-from kernelwright.stages.verify.oracle import Expected
+from kernelwright.stages.types import Backend, Candidate, Check, Compilation, Measurement, SpeedOfLight
+from kernelwright.stages.verify import admission, cases, conduct, gate, memory_needs, own_work, probes
+from kernelwright.stages.verify.oracle import Oracle
+from kernelwright.stages.verify.source_form import read_form
 
 LANES = 6
 """Candidates that a GPU verifies at once: most of it is starting contexts and compilers, which cores share."""
+PROBING_S = 3.0
+"""Seconds for finding out which inputs a call must read, once a problem."""
 VERIFY_SLOTS = 3
 """Argument sets that a candidate is verified in: it meets the same buffers with new values, and other buffers."""
 
@@ -57,6 +59,8 @@ class Bench:
         self.zygote = zygote
         self.cache = cache
         self.contract = contract.load(job.problem)
+        self.precision = job.precision or self.contract.precision
+        memory_needs.require(memory_needs.predict(self.contract, job.device), job.device)
         self.clock = clock_for(job.device)
         self.lock = DeviceLock(job.device)
         self.environment = devices.environment(job.device)
@@ -68,6 +72,8 @@ class Bench:
         self.reference_file.write_text(job.problem.source)
         self.baselines = Baselines(zygote, job.baselines, self._load_fields(self.reference_file, "Model"), cache)
         self._flags: dict[str, Any] | None = None
+        self._light: tuple[int, int] | None = None
+        """Least bytes and FLOPs of a call."""
         self.ring: timing.Ring | None = None
         self._arenas: queue.SimpleQueue[dict[str, Arena]] = queue.SimpleQueue()
         self._one_at_a_time = threading.Lock()
@@ -80,31 +86,38 @@ class Bench:
     def draw(self, seed: int) -> None:
         """Draw the model's parameters and the cases anew, and work out the right answers."""
         self._instantiate(seed)
-        self.cases: list[tuple[Case, Expected]] = [
-            (case, oracle.expect(self.model, case, self.contract.tolerance))
-            for case in (
-                cases.draw(self.contract, self.device, seed + i, self.model, jitter=i >= 2)
-                for i in range(self.job.effort.verify_seeds)
-            )
-        ]
+        plan = probes.plan(
+            self.contract,
+            self.model,
+            self.device,
+            seed,
+            thorough=self.job.effort.thorough,
+            precision=self.precision,
+            oracle=self.oracle,
+        )
+        self.cases = plan.pairs
+        first, expected = next(pair for pair in self.cases if not pair[0].layout)
+        self.admission = admission.admit(self.contract, self.model, self.cases, self.precision, oracle=self.oracle)
         timed = [
             cases.draw(self.contract, self.device, seed + 1000 + i, self.model, jitter=False)
-            for i in range(1 if self.cases[0][0].nbytes > timing.SINGLE_ABOVE_BYTES else timing.TIMED_CASES)
+            for i in range(1 if first.nbytes > timing.SINGLE_ABOVE_BYTES else timing.TIMED_CASES)
         ]
         if self.ring is None:
-            self.ring = timing.Ring(self.model, timed, self.cases[0][1], self.contract.tolerance, self.device)
+            self.ring = timing.Ring(self.oracle, timed, expected, self.device)
         else:
-            self.ring.redraw(self.model, timed)
+            self.ring.redraw(self.oracle, timed)
+        self._light = None
 
     def _instantiate(self, seed: int) -> None:
         self.seed = seed
         self.model, _ = contract.instantiate(self.contract, self.device, seed)
+        self.oracle = Oracle(self.model, self.contract.tolerance, self.precision)
 
     def evaluate(self, job: Job, compilation: Compilation, on_stage: Callable[[str], None]) -> JobResult:
         """Verify and measure one compiled candidate. Whatever it does is a verdict, never an exception."""
-        trial = Trial(job, compilation)
+        trial = Trial(job, compilation, list(self.admission))
         try:
-            if compilation.ok:
+            if compilation.ok and trial.passes:
                 with self.lock.shared():
                     self._check(trial, on_stage)
                 if job.timed and trial.passes:
@@ -124,7 +137,7 @@ class Bench:
     def _check(self, trial: Trial, on_stage: Callable[[str], None]) -> None:
         """All that may share the device: building, verifying, and getting the baselines ready."""
         with self._lane() as arenas:
-            build = building.needed(trial.job.candidate)
+            build = trial.job.no_library or building.needed(trial.job.candidate)
             try:
                 self._build_and_verify(trial, arenas, on_stage, build=build)
             except RunnerFailed as failure:
@@ -151,15 +164,23 @@ class Bench:
                 self._verify(trial, trial.runner, arenas)
 
     def _build(self, trial: Trial, arena: Arena) -> None:
-        case, _ = self.cases[0]
+        job = trial.job
+        pair = [case for case, _ in self.cases if not case.layout][:2]
         built = building.build(
-            self.zygote, trial.job, self.cache, arena, case, lambda runner: self._load(runner, trial.job)
+            self.zygote, job, self.cache, arena, pair, lambda runner: self._load(runner, job, inspect=True)
         )
         trial.compilation = dataclasses.replace(
             trial.compilation,
             seconds=trial.compilation.seconds + built.seconds,
             resources=trial.compilation.resources or built.resources,
         )
+        trial.checks += built.conduct
+        if not trial.passes:
+            return
+        claimed = None if job.candidate.backend is Backend.TORCH else job.candidate.backend
+        form = read_form(job.candidate.source)
+        trial.work, found = own_work.judge(built.inspection, form, claimed=claimed, no_library=job.no_library)
+        trial.checks += found
 
     def _verify(self, trial: Trial, runner: Runner, arenas: Mapping[str, Arena]) -> None:
         timeout_s = trial.job.effort.timeout_s
@@ -208,16 +229,50 @@ class Bench:
         if "eager" in measurement.baselines:
             over_eager = measurement.candidate.median_ms / measurement.baselines["eager"].median_ms
             self.best_over_eager = min(self.best_over_eager or over_eager, over_eager)
-        return session.aside(measurement)
+        light, check = self._speed_of_light(measurement)
+        trial.checks += [] if check is None else [check]
+        return session.aside(dataclasses.replace(measurement, speed_of_light=light))
 
-    def _load(self, runner: Runner, job: Job) -> None:
+    def _speed_of_light(self, measurement: Measurement) -> tuple[SpeedOfLight, Check | None]:
+        """The byte and FLOP bounds beside the candidate's time. The device is ours alone meanwhile."""
+        assert self.ring is not None
+        ring = self.ring
+        if self._light is None:
+            case = ring.drawn[0]
+            least = traffic.traffic(self.model, case, ring.cache_bytes, budget_s=PROBING_S)
+            self._light = least.bytes_least, traffic.flops(self.model, case)
+        bytes_least, flops = self._light
+        dtype = next((t.dtype for t in ring.drawn[0].tensors if t.is_floating_point()), torch.float32)
+        file = self.cache / "peaks.json"
+        light, check = None, None
+        for again in (False, True):
+            light, check = roofline.judge(
+                measurement.candidate.median_ms,
+                bytes_least,
+                flops,
+                roofline.peaks(self.device, file, again=again),
+                self.precision,
+                ring.cache_bytes,
+                ring.cold,
+                dtype=dtype,
+            )
+            if check is None or check.passed:
+                break
+        assert light is not None
+        return light, check
+
+    def _load(self, runner: Runner, job: Job, *, inspect: bool = False) -> None:
         candidate = job.candidate
         path = runner.home / f"candidate_{candidate.hash[:12]}.py"
         path.write_text(candidate.source)
         init = runner.home / "init.pkl"
         init.write_bytes(self.init_file.read_bytes())
         caches = building.caches(candidate, self.cache)
-        fields = self._load_fields(path, "ModelNew") | {"environment": caches, "init": str(init)}
+        fields = self._load_fields(path, "ModelNew") | {
+            "environment": caches,
+            "init": str(init),
+            "inspect": inspect,
+        }
         runner.ask("load", building.timeout_s(job), **fields)
 
     def _own_folder(self, candidate: Candidate) -> Path:
@@ -233,8 +288,9 @@ class Bench:
             "device": self.device,
             "training": self.model.training,
             "threads": torch.get_num_threads(),
-            "allow_tf32": False,
+            **flags(self.precision),
             "compile_mode": None,
+            "inspect": False,
             "environment": {},
         }
 
@@ -264,7 +320,9 @@ class Bench:
             lane = {}
             for case, expected in self.cases:
                 if case.layout not in lane:
-                    lane[case.layout] = Arena(case, expected, VERIFY_SLOTS, self.device)
+                    large = case.nbytes > timing.SINGLE_ABOVE_BYTES
+                    slots = 1 if case.layout else VERIFY_SLOTS - large
+                    lane[case.layout] = Arena(case, expected, slots, self.device)
         for arena in lane.values():
             arena.mend_guards()
         try:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from kernelwright.stages.sandbox import confine, memory, poison, prebuilt, resources, tree, watch, witness
+from kernelwright.stages.sandbox.inspect import Inspection
 from kernelwright.stages.sandbox.loading import Refused, build, describe, out_of_memory, pair_parameters
 from kernelwright.stages.sandbox.protocol import Channel, ChannelClosed
 
@@ -37,6 +38,7 @@ class Runner:
         self.module: torch.nn.Module | None = None
         self.call: Any = None
         self.file: ModuleType | None = None
+        self.inspection: Inspection | None = None
         self.slots: dict[int, tuple[Any, ...]] = {}
         self.given_state: dict[str, torch.Tensor] = {}
         self.outputs: deque[Any] = deque(maxlen=KEPT_OUTPUTS)
@@ -88,6 +90,8 @@ class Runner:
         if confine.phase is not confine.Phase.TRUSTED:
             prebuilt.install(confine.caches)
             watch.install(message["path"], confine.phase)
+            if message["inspect"]:
+                self.inspection = Inspection(Path(message["path"]), self.device)
             self.witness = witness.Witness()
         self.module = build(message)
         self.file = sys.modules.get(Path(message["path"]).stem)
@@ -198,6 +202,11 @@ class Runner:
 
         self.call = replay
         return {}
+
+    def do_inspect(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Look into the module: what runs, and whether its own kernels matter, on two slots with different values."""
+        assert self.inspection is not None
+        return self.inspection.report(self.call, self.slots[message["slot"]], self.slots[message["other"]])
 
     def do_resources(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """What the Triton kernels that the file defines, and that have been launched, need of the device."""

@@ -105,7 +105,7 @@ WRONG = {
         "norm.bias changed",
     ),
     "writes beyond its input": (
-        "ctypes.memset(x.data_ptr() + x.numel() * 4, 7, 16)\nreturn super().forward(x)",
+        "if x.is_contiguous(): ctypes.memset(x.data_ptr() + x.numel() * 4, 7, 16)\nreturn super().forward(x)",
         "bytes were written outside of every tensor",
     ),
     "returns a tensor that computes when it is looked at": (
