@@ -30,10 +30,10 @@ _BY_REFUTED = {
 HELD = "held over the next call"
 _BY_WORDS = (
     (CONDUCT, rf"inputs as the reference leaves|parameters and buffers kept|memory around|clocks agree|{HELD}"),
-    (FORM, r"shape and dtype|structure|type of|aliases"),
+    (FORM, r"shape and dtype"),
     (TIMED, r"^timed"),
-    (PROBES, r"probe|perturb|influence|interior|moves?\b|huge value|changed alone"),
-    (RANDOM, r"^(case|random)"),
+    (PROBES, r"exchanged|alone changed|one huge value"),
+    (RANDOM, r"^(case|random)\b"),
 )
 """By the name of a check, the first that is found; a name of the form `label: what` that is not here is structured."""
 
@@ -139,8 +139,7 @@ def _kind(name: str, group: str) -> str:
     label, colon, what = name.partition(": ")
     if group in (FORM, RANDOM, TIMED, CONDUCT) and colon:
         return what
-    label = re.sub(r", output \d+$", "", label) if colon else label
-    return re.sub(r"\s+\d+$", "", label)
+    return re.sub(r"^random \d+, |, output \d+$", "", label)
 
 
 def _line(group: str, kind: str, checks: Sequence[Check]) -> Line:

@@ -15,7 +15,8 @@ from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 from kernelwright.kernelbench.problem import Precision, Problem
 from kernelwright.stages.execute.job import Effort, Job, JobResult, Progress
 from kernelwright.stages.execute.local import LocalExecutor
-from kernelwright.stages.types import Backend, Candidate, Check, Ratio, Status, Verdict
+from kernelwright.stages.types import Backend, Candidate, Ratio, Status, Verdict
+from kernelwright.stages.verify.source_form import read_form
 
 if TYPE_CHECKING:
     from kernelwright.stages.execute.job import Executor
@@ -104,7 +105,7 @@ def read_candidate(path: Path, backend: Backend | None) -> Candidate:
 
 def candidate_of(source: str, backend: Backend | None) -> Candidate:
     """A candidate of its source text."""
-    return Candidate(source, backend or _backend_of(source), proposer="given")
+    return Candidate(source, backend or read_form(source).backend, proposer="given")
 
 
 def judge(
@@ -116,8 +117,7 @@ def judge(
 ) -> Iterator[Verified]:
     """Judge named candidates of one problem in turn; each verdict comes as it is made.
 
-    What a source's text already refutes is not run. Raises UsageError for a problem that cannot be used,
-    EnvironmentFault for a machine that cannot judge it.
+    Raises UsageError for a problem that cannot be used, EnvironmentFault for a machine that cannot judge it.
     """
     with worker() as executor:
         executor.start()
@@ -146,17 +146,9 @@ def job_of(key: str, candidate: Candidate, problem: Problem, terms: Terms, round
 
 
 def judged(executor: Executor, job: Job, watch: Watch) -> JobResult:
-    """Run one job, and put what reading its source gave before what running it gave."""
+    """Run one job."""
     (result,) = executor.run([job], watch)
-    read = _static_checks(job.candidate)
-    if not read:
-        return result
-    verdict = result.verdict
-    refuted = next((check for check in read if not check.passed), None)
-    if refuted is not None and verdict.status is Status.CORRECT:
-        verdict = Verdict(refuted.refutes, refuted.detail or refuted.name)
-        result = replace(result, measurement=None)
-    return replace(result, verdict=replace(verdict, checks=(*read, *result.verdict.checks)))
+    return result
 
 
 @contextmanager
@@ -189,21 +181,3 @@ def check(problem: Problem, device: str) -> None:
     from kernelwright.kernelbench import contract
 
     contract.check(problem, device)
-
-
-def _backend_of(source: str) -> Backend:
-    try:
-        from kernelwright.stages.static import backend_of  # type: ignore[import-not-found]
-    except ImportError:
-        words = {"@triton.jit": Backend.TRITON, "CUDA_SOURCE": Backend.CUDA, "CPP_SOURCE": Backend.CPP}
-        return next((backend for word, backend in words.items() if word in source), Backend.TORCH)
-    found: Backend = backend_of(source)
-    return found
-
-
-def _static_checks(candidate: Candidate) -> tuple[Check, ...]:
-    try:
-        from kernelwright.stages.static import read, static_checks
-    except ImportError:
-        return ()
-    return tuple(static_checks(read(candidate.source), candidate.backend))

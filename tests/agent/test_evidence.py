@@ -80,8 +80,11 @@ def evidence(verdict: Verdict, measurement: Measurement | None = None, work: Own
         (Check("the answer depends on input 0", True, refutes=Status.UNGRADABLE), TASK),
         (Check("case: shape and dtype", True), FORM),
         (Check("random 3, output 1: rms error", True), RANDOM),
-        (Check("one-hot rows, output 0: largest error", True), STRUCTURED),
-        (Check("interior elements changed, output 0: largest error", True), PROBES),
+        (Check("offset by 1000, output 0: largest error", True), STRUCTURED),
+        (Check("transposed inputs: shape and dtype", True), FORM),
+        (Check("random 2, two inner elements exchanged, output 0: largest error", True), PROBES),
+        (Check("parameter fc.weight alone changed, output 0: rms error", True), PROBES),
+        (Check("one huge value in argument 1, output 0: rms error", True), PROBES),
         (Check("timed call, output 0: largest error", True), TIMED),
         (Check("case: inputs as the reference leaves them", True), CONDUCT),
         (Check("case, held over the next call: shape and dtype", True), CONDUCT),
@@ -99,6 +102,14 @@ def test_checks_of_one_kind_are_one_line_and_the_worst_stands_for_them() -> None
     assert [line.group for line in found] == sorted((line.group for line in found), key=GROUPS.index)
     (error,) = [line for line in found if line.group == RANDOM]
     assert (error.name, error.times, error.figure) == ("largest error", 2, 9e-6)
+
+
+def test_structured_cases_and_probes_keep_their_names() -> None:
+    names = ("offset by 1000, output 0: largest error", "random 2, two inner elements exchanged, output 1: rms error")
+    assert [line.name for line in lines(Check(name, True) for name in names)] == [
+        "offset by 1000",
+        "two inner elements exchanged",
+    ]
 
 
 def test_what_failed_stands_for_its_kind_with_its_own_name() -> None:
