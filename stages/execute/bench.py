@@ -27,7 +27,7 @@ from kernelwright.stages.execute.trial import Trial
 from kernelwright.stages.measure import devices, roofline, traffic
 from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baselines, flags
 from kernelwright.stages.measure.lock import DeviceLock
-from kernelwright.stages.measure.timer import clock_for
+from kernelwright.stages.measure.timer import DeviceClock, clock_for
 from kernelwright.stages.sandbox import prebuilt, stream
 from kernelwright.stages.sandbox.arena import Arena
 from kernelwright.stages.sandbox.confine import Phase
@@ -39,6 +39,8 @@ from kernelwright.stages.verify.source_form import read_form
 
 LANES = 6
 """Candidates that a GPU verifies at once: most of it is starting contexts and compilers, which cores share."""
+LATE_CASES = 3
+"""Cases that are called before their inputs are there."""
 PROBING_S = 3.0
 """Seconds for finding out which inputs a call must read, once a problem."""
 VERIFY_SLOTS = 3
@@ -185,12 +187,18 @@ class Bench:
     def _verify(self, trial: Trial, runner: Runner, arenas: Mapping[str, Arena]) -> None:
         timeout_s = trial.job.effort.timeout_s
         self._load(runner, trial.job)
-        trial.checks += [c for c in conduct.report(runner, timeout_s) if not c.passed]
+        # What was begun at import may be over when the cases are.
+        early = [*conduct.report(runner, timeout_s), conduct.rest(runner)]
+        trial.checks += [c for c in early if not c.passed]
         if not trial.passes:
             return
         for arena in arenas.values():
             arena.connect(runner)
-        gate.Gate(runner, arenas, timeout_s, self._random(), trial.checks).try_all(self.cases)
+        before = gate.Gate(runner, arenas, timeout_s, self._random(), trial.checks)
+        before.try_all(self.cases)
+        if trial.passes and isinstance(self.clock, DeviceClock):
+            plain = [pair for pair in self.cases if not (pair[0].layout or pair[0].stressed)]
+            before.try_late(plain[:LATE_CASES], self.clock.start_signal(runner, timeout_s))
         if trial.passes:
             trial.checks += [
                 *conduct.report(runner, timeout_s),

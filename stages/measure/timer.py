@@ -71,6 +71,10 @@ class DeviceClock:
         # Keyed by the runner itself: the kernel gives process numbers out again.
         self._events: WeakKeyDictionary[Runner, tuple[torch.cuda.Event, torch.cuda.Event]] = WeakKeyDictionary()
 
+    def start_signal(self, runner: Runner, timeout_s: float) -> torch.cuda.Event:
+        """The event that a runner's stream waits for before every chunk of calls."""
+        return (self._events.get(runner) or self._connect(runner, timeout_s))[0]
+
     def _connect(self, runner: Runner, timeout_s: float) -> tuple[torch.cuda.Event, torch.cuda.Event]:
         """Exchange events with a runner that has loaded its module: (go, done)."""
         go = torch.cuda.Event(enable_timing=False, interprocess=True)

@@ -70,8 +70,18 @@ class Arena:
 
     def write_slot(self, slot: int, case: Case) -> None:
         """Fill one argument set from the case's private copy."""
+        self.begin_writing(slot, case)
+        self._fence()
+
+    def begin_writing(self, slot: int, case: Case) -> None:
+        """As `write_slot`, without waiting: on CUDA the values arrive in the order of the referee's stream."""
         for place, tensor in zip(self.slots[slot], case.tensors, strict=True):
             place.view(self.segments).copy_(tensor)
+
+    def poison_slot(self, slot: int) -> None:
+        """Fill one argument set with what no right answer follows from."""
+        for place in self.slots[slot]:
+            poison(place.view(self.segments))
         self._fence()
 
     def write_scaled(self, slot: int, case: Case, factor: float) -> None:
@@ -110,12 +120,19 @@ class Arena:
 
     def fetch(self, runner: Runner, timeout_s: float, back: int = 1) -> list[torch.Tensor]:
         """One of the runner's kept outputs, copied into poisoned buffers and from there to memory of our own."""
-        views = [place.view(self.segments) for place in self.output_places]
-        for view in views:
-            poison(view)
+        self.poison_outputs()
+        return self.collect(runner, timeout_s, back)
+
+    def poison_outputs(self) -> None:
+        """Make the outputs' buffers ready, so that nothing of an earlier output is left in them."""
+        for place in self.output_places:
+            poison(place.view(self.segments))
         self._fence()
+
+    def collect(self, runner: Runner, timeout_s: float, back: int = 1) -> list[torch.Tensor]:
+        """The second half of `fetch`: the runner orders its copy right after its calls."""
         runner.ask("fetch", timeout_s, back=back, tensors=[_fields(p) for p in self.output_places])
-        return [view.clone() for view in views]
+        return [place.view(self.segments).clone() for place in self.output_places]
 
     def guards_broken(self) -> int:
         """How many bytes outside of every tensor have changed."""

@@ -41,7 +41,7 @@ class Runner:
         self.inspection: Inspection | None = None
         self.slots: dict[int, tuple[Any, ...]] = {}
         self.given_state: dict[str, torch.Tensor] = {}
-        self.outputs: deque[Any] = deque(maxlen=KEPT_OUTPUTS)
+        self.outputs: deque[tuple[int, Any]] = deque(maxlen=KEPT_OUTPUTS)
         self.sizes: set[int] = set()
         self.random_state: list[Any] = []
         self.witness: witness.Witness | None = None
@@ -134,7 +134,7 @@ class Runner:
             if self.go is not None:
                 self.go.wait()
             for slot in message["slots"]:
-                self.outputs.append(self.call(*self.slots[slot]))
+                self.outputs.append((slot, self.call(*self.slots[slot])))
         return {}
 
     def do_end(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -150,20 +150,23 @@ class Runner:
         return {}
 
     def do_describe(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        """A kept output's structure, types, shapes, dtypes and aliases among the arguments (`back` 1: the latest)."""
+        """A kept output's structure, shapes and dtypes, and which argument shares its memory (`back` 1: the latest)."""
         tensors: list[torch.Tensor] = []
+        slot, output = self.outputs[-message["back"]]
         try:
-            structure = tree.flatten(self.outputs[-message["back"]], tensors)
+            structure = tree.flatten(output, tensors)
         except TypeError as error:
             raise Refused("incorrect", f"the output holds a value that {error}") from None
         self.sizes.update(t.numel() * t.element_size() for t in tensors)
         kinds = [[list(t.shape), str(t.dtype).removeprefix("torch."), t.device.type] for t in tensors]
-        return {"structure": structure, "tensors": kinds}
+        arguments: list[torch.Tensor] = []
+        tree.flatten(list(self.slots[slot]), arguments)
+        return {"structure": structure, "tensors": kinds, "aliases": [tree.alias(t, arguments) for t in tensors]}
 
     def do_fetch(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Copy a kept output's tensors to the places given."""
         tensors: list[torch.Tensor] = []
-        tree.flatten(self.outputs[-message["back"]], tensors)
+        tree.flatten(self.outputs[-message["back"]][1], tensors)
         for tensor, place in zip(tensors, message["tensors"], strict=True):
             self._place(place).copy_(tensor)
         if self.device == "cuda":

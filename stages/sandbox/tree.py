@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,6 +12,7 @@ import torch
 SCALAR_TOLERANCE = 1e-5
 """Relative: how far a returned Python float may be from the reference's, which has rounded too."""
 _Tensor = torch.Tensor
+_DICTIONARIES = (dict, collections.OrderedDict)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -29,12 +32,14 @@ def flatten(value: Any, tensors: list[torch.Tensor]) -> Any:
     if isinstance(value, float):
         # JSON has no nan or inf; the hexadecimal form keeps every bit.
         return {"float": value.hex()}
-    if isinstance(value, list):
+    # Of subclasses only named tuples: others may compute their content when it is looked at.
+    if type(value) is list:
         return {"list": [flatten(v, tensors) for v in value]}
-    if isinstance(value, tuple):
-        return {"tuple": [flatten(v, tensors) for v in value]}
-    if isinstance(value, dict):
-        return {"dict": [[k, flatten(v, tensors)] for k, v in value.items()]}
+    if type(value) is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        return {"tuple": [flatten(v, tensors) for v in tuple.__iter__(value)]}
+    if type(value) in _DICTIONARIES:
+        # In the order of keys, for it is by key that they are read.
+        return {"dict": [[k, flatten(value[k], tensors)] for k in sorted(value, key=repr)]}
     raise TypeError(f"is a {type(value).__name__}, which can be neither passed nor returned")
 
 
@@ -54,6 +59,24 @@ def unflatten(description: Any, tensors: list[torch.Tensor]) -> Any:
     if kind == "dict":
         return {k: unflatten(v, tensors) for k, v in content}
     raise ValueError(f"unknown kind {kind!r}")
+
+
+def alias(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> int | None:
+    """The number of the first of `others` whose memory the tensor begins in, or None."""
+    at = tensor.data_ptr()
+    for number, other in enumerate(others):
+        start = other.data_ptr()
+        if tensor.numel() and start <= at < start + extent_bytes(other):
+            return number
+    return None
+
+
+def extent_bytes(tensor: torch.Tensor) -> int:
+    """Bytes from the first to the last element, both included."""
+    if tensor.numel() == 0:
+        return 0
+    steps = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return (1 + steps) * tensor.element_size()
 
 
 def same_structure(a: Any, b: Any) -> bool:

@@ -27,6 +27,8 @@ STATUS_OF = {
 """What a runner's failure means; everything else that it may say is a crash."""
 LEAST_CALLS = 16
 """Compared calls at least: what goes wrong at every seventh, or after the eleventh, must show."""
+LATE_CYCLES = 20_000_000
+"""Some ten milliseconds on a GPU: enough for any module to have put its work in order."""
 SAME_SLOT = 0.5
 """How often a case is written over the one before it, in the same buffers; otherwise into others."""
 
@@ -63,7 +65,7 @@ class Gate:
     def try_all(self, cases: Sequence[tuple[Case, Expected]]) -> None:
         """Call the module on each case and judge every output. The first failed check ends it. Raises RunnerFailed."""
         for case, expected in itertools.islice(itertools.cycle(cases), max(len(cases), LEAST_CALLS)):
-            found = self._try(case, expected)
+            found = self._try(case, expected) if not case.layout else self._try_variant(case, expected)
             self.checks += found
             if any(not c.passed for c in found):
                 return
@@ -71,6 +73,16 @@ class Gate:
         broken = sum(arena.guards_broken() for arena in self.arenas.values())
         detail = f"{broken} bytes were written outside of every tensor" if broken else ""
         self.checks.append(Check("memory around the inputs untouched", broken == 0, broken, 0, detail))
+
+    def _try_variant(self, case: Case, expected: Expected) -> list[Check]:
+        """Arguments of another layout or shape than the task's own: right, or refused by an exception of its own."""
+        try:
+            return self._try(case, expected)
+        except RunnerFailed as failure:
+            if failure.kind != "crash" or not self.runner.alive:
+                raise
+            reason = failure.message.split("\n", 1)[0]
+            return [Check(f"{case.label}: refused by the candidate", passed=True, detail=reason)]
 
     def _try_a_pair(self, cases: Sequence[tuple[Case, Expected]]) -> None:
         """Two cases under one state in one region, unless chance has brought that about."""
@@ -105,6 +117,35 @@ class Gate:
         if expected.in_place:
             del self._held[slot]
         return found
+
+    def try_late(self, cases: Sequence[tuple[Case, Expected]], start: torch.cuda.Event) -> None:
+        """On CUDA: call the module before its inputs are there, and copy its output on its own stream right away.
+
+        A module whose every kernel is ordered by the stream that it was called on gives the right answer. One that
+        works on another stream reads too early, or is copied too early. `start` is what the runner's stream waits for.
+        """
+        arena = self.arenas[""]
+        for case, expected in cases:
+            if not _same_state(case.state, self._state):
+                self._state = case.state
+                arena.write_state(case)
+                arena.load_state(self.runner, self.timeout_s)
+            slot = next(iter(arena.slots))
+            stream.begin(self.runner, self.timeout_s, restore=True)
+            arena.poison_outputs()
+            arena.poison_slot(slot)
+            torch.cuda._sleep(LATE_CYCLES)
+            arena.begin_writing(slot, case)
+            start.record()
+            stream.call(self.runner, [[slot]], self.timeout_s)
+            label = f"{case.label}, inputs late"
+            form = _form(self.runner.ask("describe", self.timeout_s, back=1), expected, arena.device, label)
+            self.checks.append(form)
+            if not form.passed:
+                return
+            outputs = arena.collect(self.runner, self.timeout_s)
+            self.checks += _values(label, outputs, expected)
+        self._held.clear()
 
     def _choose_slot(self, case: Case, arena: Arena, elsewhere: bool) -> int:
         last = self._last_slot.get(case.layout)
@@ -142,8 +183,11 @@ def judge(
     form = _form(described, expected, arena.device, label)
     if not form.passed:
         return [form]
-    outputs = arena.fetch(runner, timeout_s, back)
-    checks = [form]
+    return [form, *_values(label, arena.fetch(runner, timeout_s, back), expected)]
+
+
+def _values(label: str, outputs: Sequence[torch.Tensor], expected: Expected) -> list[Check]:
+    checks: list[Check] = []
     for i, output in enumerate(outputs):
         checks += compare(f"{label}, output {i}", output, expected.exact[i], expected.eager[i], expected.bounds[i])
     return checks
@@ -158,7 +202,14 @@ def _form(described: dict[str, Any], expected: Expected, device: str, label: str
     elif described["tensors"] != wanted:
         got, want = next((g, w) for g, w in zip(described["tensors"], wanted, strict=True) if g != w)
         detail = f"the output is {_kind(got)}, the reference's is {_kind(want)}"
+    elif expected.aliases and (lent := _lent(described["aliases"], expected.aliases)) is not None:
+        detail = f"output {lent} shares the memory of an argument, the reference's does not"
     return Check(f"{label}: shape and dtype", not detail, detail=detail)
+
+
+def _lent(found: Sequence[Any], wanted: Sequence[int | None]) -> int | None:
+    """The first output that is a view of an argument where the reference makes a tensor of its own."""
+    return next((i for i, (f, w) in enumerate(zip(found, wanted, strict=True)) if f is not None and w is None), None)
 
 
 def _kind(described: list[Any]) -> str:
