@@ -84,6 +84,10 @@ NOT_LOADABLE = {
         [("import torch\n", "import torch\nTOLERANCE = True\n")],
         "m.py:2: TOLERANCE is True, not a positive number",
     ),
+    "PRECISION is unknown": (
+        [("import torch\n", "import torch\nPRECISION = 'half'\n")],
+        "m.py:2: PRECISION is 'half'; known: 'strict', 'tf32', 'task'",
+    ),
     "SHAPES is a list": (
         [("import torch\n", "import torch\nSHAPES = ['gpu']\n")],
         "m.py:2: SHAPES is of type list, not a dictionary {label: {NAME: number}}",
