@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernelwright.kernelbench.errors import EnvironmentFault
+from kernelwright.stages.sandbox import census, confine, watchdog
+from kernelwright.stages.sandbox.confine import Limits, Outcome, Phase
+from kernelwright.stages.sandbox.keep import descendants
 from kernelwright.stages.sandbox.protocol import Channel, ChannelClosed, ChannelTimeout
 
 START_TIMEOUT_S = 120.0
 """Importing torch and triton from a cold disk."""
+
+DYING_S = 0.2
+"""How long a process whose channel has ended may take to end by itself."""
 
 KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES")
 """What a candidate's process inherits. No key, no token, no address of a service is among them."""
@@ -40,15 +50,37 @@ class RunnerFailed(Exception):
         self.message = message
 
 
+@dataclass(frozen=True)
+class Process:
+    """A runner's process, the one that keeps it, and the first of its PID namespace."""
+
+    pid: int
+    keeper: int
+    first: int | None
+
+    def family(self) -> list[int]:
+        """The process and all that it has started, wherever they have moved to."""
+        return [pid for pid in descendants(self.keeper) if pid != self.first]
+
+
 class Runner:
     """A forked child that holds one module."""
 
-    def __init__(self, zygote: Zygote, channel: Channel, pid: int, home: Path) -> None:
+    def __init__(self, zygote: Zygote, channel: Channel, process: Process, home: Path) -> None:
         self.zygote = zygote
         self.channel = channel
-        self.pid = pid
+        self.process = process
         self.home = home
+        """Where the referee puts files for the runner, which sees them under the same name and cannot change them."""
+        self.measures: Outcome = {}
+        """What confines it: by name, True or the reason why not."""
         self.alive = True
+        self.watched: watchdog.Watched | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process's number, as seen from here."""
+        return self.process.pid
 
     def ask(self, do: str, timeout_s: float, fds: tuple[int, ...] = (), **fields: Any) -> dict[str, Any]:
         """Send one message and wait for the answer. Raises RunnerFailed for every way in which that can go wrong."""
@@ -79,6 +111,8 @@ class Runner:
 
     def _death(self) -> RunnerFailed:
         status = self.kill()
+        if self.watched is not None and self.watched.reason:
+            return RunnerFailed("oom", self.watched.reason)
         if status is not None and status < 0:
             number = -status
             name = signal.Signals(number).name if number in {s.value for s in signal.Signals} else f"signal {number}"
@@ -86,13 +120,15 @@ class Runner:
         return RunnerFailed("crash", f"the process exited by itself (status {status})")
 
     def kill(self) -> int | None:
-        """End the whole process group; return the exit status (negative: a signal), None when it was gone before."""
-        if not self.alive:
-            return None
-        self.alive = False
+        """End it with all that it has started; return the exit status (negative: a signal), None when gone before."""
+        with self.zygote.lock:
+            if not self.alive:
+                return None
+            self.alive = False
+        if self.watched is not None:
+            self.zygote.watchdog.leave(self.watched)
         self.channel.close()
-        # The child may just be dying of its own signal: give the kernel a moment to record which.
-        status = self.zygote.reap(self.pid)
+        status = self.zygote.reap(self.process)
         shutil.rmtree(self.home, ignore_errors=True)
         return status
 
@@ -101,7 +137,9 @@ class Zygote:
     """Starts and owns the zygote process. `environment` adds variables (`TRITON_INTERPRET=1`)."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-")).resolve()
+        self.lock = threading.Lock()
+        self.watchdog = watchdog.Watchdog()
         kept = {k: os.environ[k] for k in KEPT_VARIABLES if k in os.environ}
         ours, theirs = Channel.pair()
         self.channel = ours
@@ -116,6 +154,8 @@ class Zygote:
                 "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
                 # numpy's BLAS would start threads at import, and only a single-threaded process may fork.
                 "OPENBLAS_NUM_THREADS": "1",
+                # How long threads of LLVM's and Intel's OpenMP spin after a parallel region; 200 if nobody says.
+                "KMP_BLOCKTIME": str(census.KMP_BLOCKTIME_MS),
                 "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
                 "TORCHINDUCTOR_COMPILE_THREADS": "1",
                 "PYTHONDONTWRITEBYTECODE": "1",
@@ -125,50 +165,89 @@ class Zygote:
         )
         theirs.close()
         try:
-            self.channel.receive(START_TIMEOUT_S)
+            ready, _ = self.channel.receive(START_TIMEOUT_S)
         except (ChannelClosed, ChannelTimeout) as error:
             self.close()
             raise EnvironmentFault(f"the sandbox's zygote did not start: {error}") from None
+        self.measures: Outcome = ready["measures"]
+        """What this machine offers to confine a candidate: by name, True or the reason why not."""
 
-    def spawn(self) -> Runner:
-        """Fork a runner: some ten milliseconds."""
+    def spawn(
+        self,
+        phase: Phase = Phase.RUN,
+        caches: Sequence[Path] = (),
+        limits: Limits | None = None,
+        memory_bytes: int | None = None,
+    ) -> Runner:
+        """Fork a runner: some twenty milliseconds. Several threads may do so at once.
+
+        `caches` are folders that exist: a runner of the build phase writes to them; one of the run phase finds what was
+        written, and what it writes there itself ends with it. The first is where compilers are told to keep their
+        output. `memory_bytes`: what it may hold before it is ended; a share of the machine when not given. Raises
+        EnvironmentFault.
+        """
         ours, theirs = Channel.pair()
-        home = Path(tempfile.mkdtemp(dir=self.folder))
+        home = confine.make_home(Path(tempfile.mkdtemp(dir=self.folder)))
+        wanted = {"phase": phase.value, "home": str(home), "caches": [str(c.resolve()) for c in caches]}
         try:
-            self.channel.send({"do": "fork", "home": str(home)}, [theirs.fileno()])
-            answer, _ = self.channel.receive(START_TIMEOUT_S)
-        except (ChannelClosed, ChannelTimeout) as error:
-            raise EnvironmentFault(f"the sandbox's zygote is gone: {error}") from None
+            fork = wanted | {"do": "fork", "limits": dataclasses.asdict(limits or Limits())}
+            answer = self._ask(fork, [theirs.fileno()])
+        except EnvironmentFault:
+            ours.close()
+            raise
         finally:
             theirs.close()
         if answer["threads"] != 1:
             raise EnvironmentFault(f"the sandbox's zygote runs {answer['threads']} threads; it must fork from one")
-        return Runner(self, ours, answer["pid"], home)
-
-    def reap(self, pid: int) -> int:
-        """Kill a runner's process group and return how the runner ended."""
-        _wait_for_death(pid)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
+        runner = Runner(self, ours, Process(answer["pid"], answer["keeper"], answer["first"]), home)
         try:
-            self.channel.send({"do": "reap", "pid": pid})
-            answer, _ = self.channel.receive(START_TIMEOUT_S)
+            entered, _ = ours.receive(START_TIMEOUT_S)
+        except (ChannelClosed, ChannelTimeout) as error:
+            entered = {"fault": str(error)}
+        if "fault" in entered:
+            runner.kill()
+            raise EnvironmentFault(f"the sandbox could not be entered: {entered['fault']}")
+        runner.measures = entered["entered"]
+        alone = phase is Phase.RUN and runner.measures[confine.SYSTEM_CALLS] is True
+        family = (lambda: [runner.pid]) if alone else runner.process.family
+        runner.watched = watchdog.Watched(runner.pid, memory_bytes or watchdog.memory_limit(), family)
+        self.watchdog.join(runner.watched)
+        return runner
+
+    def _ask(self, message: dict[str, Any], fds: Sequence[int] = ()) -> dict[str, Any]:
+        try:
+            with self.lock:
+                self.channel.send(message, fds)
+                return self.channel.receive(START_TIMEOUT_S)[0]
         except (ChannelClosed, ChannelTimeout) as error:
             raise EnvironmentFault(f"the sandbox's zygote is gone: {error}") from None
-        return int(answer["status"])
+
+    def reap(self, process: Process) -> int:
+        """End a runner and whatever it started, and return how it ended."""
+        # The child may just be dying of its own signal: give the kernel a moment to record which.
+        _wait_for_death(process.keeper, DYING_S)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.keeper, signal.SIGTERM)
+        while time.monotonic() < deadline:
+            # The lock is not held while waiting: a process that has used a GPU may take long to end.
+            status = self._ask({"do": "reap", "keeper": process.keeper})["status"]
+            if status is not None:
+                return int(status)
+            _wait_for_death(process.keeper, DYING_S)
+        raise EnvironmentFault(f"process {process.pid} does not end, though it was killed")
 
     def close(self) -> None:
         """End the zygote, and with it every runner."""
+        self.watchdog.close()
         self.channel.close()
         self.process.kill()
         self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _wait_for_death(pid: int, seconds: float = 0.2) -> None:
-    """Wait a moment for a process that closed its channel to become a zombie, so that its own signal is recorded."""
-    import time
-
+def _wait_for_death(pid: int, seconds: float) -> None:
+    """Wait a moment for a process to become a zombie, so that its own signal is recorded."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernelwright.stages.sandbox.confine import Phase
+from kernelwright.stages.sandbox.keep import descendants
 from kernelwright.stages.sandbox.pool import KEPT_VARIABLES, Runner, RunnerFailed, Zygote
 
 LOAD = {
@@ -15,6 +17,7 @@ LOAD = {
     "training": True,
     "threads": 2,
     "allow_tf32": False,
+    "inspect": False,
     "compile_mode": None,
     "environment": {},
 }
@@ -22,27 +25,27 @@ LOAD = {
 HEADER = "import os, sys, time, ctypes, threading, torch\n"
 
 
-def load(zygote: Zygote, tmp_path: Path, body: str, timeout_s: float = 20.0) -> Runner:
+def load(zygote: Zygote, body: str, timeout_s: float = 20.0, phase: Phase = Phase.RUN) -> Runner:
     """A runner with this forward: `body` is the text of `ModelNew.forward(self, x)`, one statement a line."""
     lines = "".join(f"        {line}\n" for line in body.splitlines())
     source = f"{HEADER}class ModelNew(torch.nn.Module):\n    def forward(self, x):\n{lines}"
-    return load_source(zygote, tmp_path, source, timeout_s)
+    return load_source(zygote, source, timeout_s, phase)
 
 
-def load_source(zygote: Zygote, tmp_path: Path, source: str, timeout_s: float = 20.0) -> Runner:
+def load_source(zygote: Zygote, source: str, timeout_s: float = 20.0, phase: Phase = Phase.RUN) -> Runner:
     import pickle
 
-    path, init = tmp_path / "candidate.py", tmp_path / "init.pkl"
+    runner = zygote.spawn(phase)
+    path, init = runner.home / "candidate.py", runner.home / "init.pkl"
     path.write_text(source)
     init.write_bytes(pickle.dumps([]))
-    runner = zygote.spawn()
     runner.ask("load", timeout_s, path=str(path), init=str(init), **LOAD)
     runner.ask("slot", timeout_s, slot=0, arguments={"list": [{"value": 3}]}, tensors=[])
     return runner
 
 
-def outcome(zygote: Zygote, tmp_path: Path, body: str, timeout_s: float = 20.0) -> RunnerFailed:
-    runner = load(zygote, tmp_path, body)
+def outcome(zygote: Zygote, body: str, timeout_s: float = 20.0) -> RunnerFailed:
+    runner = load(zygote, body)
     with pytest.raises(RunnerFailed) as failure:
         runner.ask("call", timeout_s, slots=[0])
     runner.kill()
@@ -61,24 +64,26 @@ def outcome(zygote: Zygote, tmp_path: Path, body: str, timeout_s: float = 20.0) 
     ],
 )
 def test_what_a_forward_does_wrong_becomes_a_kind_and_a_message(
-    zygote: Zygote, tmp_path: Path, body: str, kind: str, message: str
+    zygote: Zygote, body: str, kind: str, message: str
 ) -> None:
-    failure = outcome(zygote, tmp_path, body)
+    failure = outcome(zygote, body)
     assert failure.kind == kind
     assert message in failure.message
 
 
-def test_a_hang_is_killed_with_everything_that_it_forked(zygote: Zygote, tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    body = f"child = os.fork()\nopen({str(pids)!r}, 'a').write(f'{{os.getpid()}} ')\nwhile True: time.sleep(0.01)"
-    failure = outcome(zygote, tmp_path, body, timeout_s=0.5)
-    assert failure.kind == "hang"
-    found = [int(p) for p in pids.read_text().split()]
-    assert len(found) == 2
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and any(_runs(p) for p in found):
+@pytest.mark.parametrize("detach", ["", "os.setsid()"])
+def test_a_hang_is_killed_with_everything_that_it_forked(zygote: Zygote, detach: str) -> None:
+    fork = f"if os.fork() == 0:\n    {detach or 'pass'}\n    os.fork()\nwhile True: time.sleep(0.01)"
+    runner = load(zygote, fork, phase=Phase.BUILD)
+    runner.post("call", slots=[0])
+    deadline = time.monotonic() + 20
+    while len(found := descendants(runner.pid)) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert not any(_runs(p) for p in found)
+    assert len(found) == 2
+    with pytest.raises(RunnerFailed) as failure:
+        runner.answer(0.1)
+    assert failure.value.kind == "hang"
+    assert not [pid for pid in [runner.pid, *found] if _runs(pid)]
 
 
 def _runs(pid: int) -> bool:
@@ -89,23 +94,23 @@ def _runs(pid: int) -> bool:
     return state != "Z"
 
 
-def test_a_syntax_error_names_its_line(zygote: Zygote, tmp_path: Path) -> None:
+def test_a_syntax_error_names_its_line(zygote: Zygote) -> None:
     with pytest.raises(RunnerFailed, match=r"candidate\.py:2: ") as failure:
-        load_source(zygote, tmp_path, "import torch\ndef forward(:\n")
+        load_source(zygote, "import torch\ndef forward(:\n")
     assert failure.value.kind == "compile_error"
 
 
-def test_a_file_without_the_class_says_so(zygote: Zygote, tmp_path: Path) -> None:
+def test_a_file_without_the_class_says_so(zygote: Zygote) -> None:
     with pytest.raises(RunnerFailed, match="no class ModelNew"):
-        load_source(zygote, tmp_path, "import torch\n")
+        load_source(zygote, "import torch\n")
 
 
-def test_the_sandbox_holds_no_secret_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sandbox_holds_no_secret_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
     monkeypatch.setenv("SOME_TOKEN", "canary-too")
     own = Zygote()
     try:
-        runner = load(own, tmp_path, "raise RuntimeError(repr(dict(os.environ)))")
+        runner = load(own, "raise RuntimeError(repr(dict(os.environ)))")
         with pytest.raises(RunnerFailed) as failure:
             runner.ask("call", 20.0, slots=[0])
     finally:
@@ -115,40 +120,40 @@ def test_the_sandbox_holds_no_secret_of_ours(tmp_path: Path, monkeypatch: pytest
     assert not [k for k in KEPT_VARIABLES if "KEY" in k or "TOKEN" in k]
 
 
-def test_what_a_runner_prints_is_not_shown(zygote: Zygote, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    runner = load(zygote, tmp_path, "print('speedup: 150x', flush=True); os.write(2, b'verdict: correct')\nreturn x")
+def test_what_a_runner_prints_is_not_shown(zygote: Zygote, capfd: pytest.CaptureFixture[str]) -> None:
+    runner = load(zygote, "print('speedup: 150x', flush=True); os.write(2, b'verdict: correct')\nreturn x")
     runner.ask("call", 20.0, slots=[0])
     runner.kill()
     captured = capfd.readouterr()
     assert captured.out + captured.err == ""
 
 
-def test_the_zygote_forks_from_one_thread_even_after_a_runner_used_many(zygote: Zygote, tmp_path: Path) -> None:
+def test_the_zygote_forks_from_one_thread_even_after_a_runner_used_many(zygote: Zygote) -> None:
     # A CPU operation inside the zygote would start its thread pool, and children would hang at their first one.
-    busy = load(zygote, tmp_path, "return torch.randn(512, 512) @ torch.randn(512, 512)")
+    busy = load(zygote, "return torch.randn(512, 512) @ torch.randn(512, 512)")
     busy.ask("call", 20.0, slots=[0])
-    again = load(zygote, tmp_path, "return torch.randn(512, 512) @ torch.randn(512, 512)")
+    again = load(zygote, "return torch.randn(512, 512) @ torch.randn(512, 512)")
     again.ask("call", 20.0, slots=[0])
     assert len(os.listdir(f"/proc/{zygote.process.pid}/task")) == 1  # noqa: PTH208
     busy.kill()
     again.kill()
 
 
-def test_a_runner_has_a_home_of_its_own_that_is_gone_afterwards(zygote: Zygote, tmp_path: Path) -> None:
-    runner = load(zygote, tmp_path, "open('left-behind', 'w').write('x'); return x")
+def test_a_runner_has_a_home_of_its_own_that_is_gone_afterwards(zygote: Zygote) -> None:
+    runner = load(zygote, "open('left-behind', 'w').write('x'); return os.listdir('.')")
     runner.ask("call", 20.0, slots=[0])
-    assert (runner.home / "left-behind").exists()
+    assert "left-behind" in str(runner.ask("describe", 20.0, back=1))
     runner.kill()
     assert not runner.home.exists()
 
 
-def test_parameters_are_matched_by_name_then_by_order_and_shape(zygote: Zygote, tmp_path: Path) -> None:
+def test_parameters_are_matched_by_name_then_by_order_and_shape(zygote: Zygote) -> None:
     source = (
         f"{HEADER}class ModelNew(torch.nn.Module):\n"
         "    def __init__(self):\n        super().__init__()\n        self.gain = torch.nn.Parameter(torch.ones(4))\n"
         "    def forward(self, x):\n        return self.gain\n"
     )
-    runner = load_source(zygote, tmp_path, source)
+    runner = load_source(zygote, source)
     from kernelwright.stages.sandbox import memory
 
     given = torch.arange(4.0)
