@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kernelwright.kernelbench.contract import Contract, check, draw_inputs, instantiate, load
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
-from kernelwright.kernelbench.problem import Problem
+from kernelwright.kernelbench.problem import Precision, Problem
 
 GOOD = """\
 import torch
@@ -246,6 +246,7 @@ def test_arguments_that_forward_can_take(signature: str, inputs: str) -> None:
 def test_optional_names_are_read() -> None:
     contract = load(problem(f"TOLERANCE = 1e-3\nSHAPES = {{'gpu': {{'N': 64}}}}\n{GOOD}"))
     assert contract.tolerance == 1e-3
+    assert load(problem(f"PRECISION = 'tf32'\n{GOOD}")).precision is Precision.TF32
     assert contract.shapes == {"gpu": {"N": 64}}
     plain = load(problem())
     assert plain.tolerance is None

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelwright.stages.verify import transforms
+from kernelwright.stages.verify import memory_needs, transforms
 from kernelwright.stages.verify.cases import same_form
 from kernelwright.stages.verify.domains import Kind, domain
 from tests.stages.verify.tasks import Candidate, failed, planned, task
@@ -265,6 +265,14 @@ def test_another_declared_shape_is_tried_where_the_same_module_takes_it() -> Non
     assert [c.tensors[0].shape[0] for c in free.cases if c.layout == "shape tiny"] == [7]
     bound = planned(task("x.view(ROWS, 8) * ROWS", "torch.randn(ROWS, 8)", constants=sizes))
     assert not any("shape" in c.layout for c in bound.cases)
+
+
+def test_where_memory_is_short_two_random_cases_are_left_and_the_rest_is_named() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory_needs, "memory", lambda device: (10**5, 10**5))
+        series = planned(task("x @ y", *MATRICES))
+    assert sorted(c.label for c in series.cases) == ["random 1", "random 2"]
+    assert sum("no memory" in d for d in series.dropped) > 10
 
 
 def test_the_short_series_is_short() -> None:
