@@ -82,7 +82,8 @@ def memory(device: str) -> tuple[int, int]:
     """(total, free) bytes of the device's memory; of the machine's for `cpu`."""
     if torch.device(device).type == "cuda":
         free, total = torch.cuda.mem_get_info(torch.device(device))
-        return total, free
+        # What torch's pool holds and does not use is free for us.
+        return total, free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     lines = Path("/proc/meminfo").read_text().splitlines()
     sizes = {name: int(rest.split()[0]) * 1024 for name, rest in (line.split(":") for line in lines)}
     return sizes["MemTotal"], sizes["MemAvailable"]

@@ -28,8 +28,8 @@ LARGE_BYTES = {"cpu": 2**23, "cuda": 2**30}
 """Arguments and outputs of one case beyond this make the series short."""
 PARAMETERS = 4
 """How many parameters and buffers are changed each on its own, drawn by chance where there are more."""
-BUDGET = 0.25
-"""Share of the free memory that the probes' arguments and answers may take."""
+BUDGET = 0.4
+"""Share of the free memory that arguments and answers of all cases may take; two random cases there are always."""
 USELESS = 0.25
 """An rms bound, in units of the output's rms, beyond which a case can tell nothing."""
 LEAST_FINITE = 0.1
@@ -91,7 +91,7 @@ class _Planner:
     """Groups: a case, and those that follow it in the same buffers."""
     dropped: list[str] = field(default_factory=list)
     held: int = 0
-    """Bytes of the probes' arguments and answers so far."""
+    """Bytes of the arguments and answers so far."""
 
     def plan(self, thorough: bool) -> Plan:
         self.generator = torch.Generator(device=self.device).manual_seed(self.seed)
@@ -99,7 +99,8 @@ class _Planner:
         first = draw(self.contract, self.device, self.seed, self.model, jitter=False)
         answer = self.oracle.expect(replace(first, label="random 1", why=RANDOM_WHY))
         self.whole = answer
-        self.need = first.nbytes + answer.nbytes
+        # The arguments afterwards are the arguments themselves, unless the reference changes them.
+        self.need = answer.nbytes + (first.nbytes if answer.in_place else 0)
         self.budget = int(BUDGET * memory_needs.memory(self.device)[1])
         large = first.nbytes + sum(t.nbytes for t in answer.eager) > LARGE_BYTES[torch.device(self.device).type]
         short = large or not thorough
@@ -122,7 +123,11 @@ class _Planner:
     def _draw(self, first: Case, answer: Expected, count: int) -> None:
         self.draws = [replace(first, label="random 1", why=RANDOM_WHY)]
         self.kept.append([(self.draws[0], answer)])
+        self.held += 2 * self.need
         for i in range(1, count):
+            if i > 1 and not self._take():
+                self.dropped.append(f"random {i + 1}: {NO_MEMORY}")
+                break
             case = draw(self.contract, self.device, self.seed + i, self.model, jitter=True)
             layout = "" if same_form(case, first) else f"drawn {i + 1}"
             case = replace(case, label=f"random {i + 1}", why=RANDOM_WHY, layout=layout)
@@ -139,6 +144,9 @@ class _Planner:
             swapped = [transforms.swap_inside(t, self.generator) for t in case.tensors]
             if case.layout or all(t is None for t in swapped):
                 continue
+            if not self._take():
+                self.dropped.append(f"inner elements exchanged: {NO_MEMORY}")
+                return
             tensors = tuple(t if s is None else s for t, s in zip(case.tensors, swapped, strict=True))
             follower = replace(
                 case,
@@ -251,22 +259,30 @@ class _Planner:
         """Take the first attempt that can tell right from wrong; note why none could."""
         reason = ""
         for case in attempts:
-            if self.held + self.need > self.budget:
-                reason = f"{case.label}: no memory is left for it"
+            if not self._take():
+                reason = f"{case.label}: {NO_MEMORY}"
                 break
             try:
                 expected = self.oracle.expect(case)
             except REFUSALS as error:
+                self.held -= self.need
                 reason = f"{case.label}: the reference raises {type(error).__name__}"
                 continue
             what = _useless(case, expected, self.whole)
             if not what:
                 self.kept.append([(case, expected)])
-                self.held += self.need
                 return
+            self.held -= self.need
             reason = f"{case.label}: {what}"
         if reason:
             self.dropped.append(reason)
+
+    def _take(self) -> bool:
+        """Reserve the memory of one more case, if there is any left."""
+        if self.held + self.need > self.budget:
+            return False
+        self.held += self.need
+        return True
 
     def _ordered(self) -> Plan:
         self.random.shuffle(self.kept)
@@ -275,6 +291,7 @@ class _Planner:
 
 
 RANDOM_WHY = "a result that is wrong on ordinary inputs"
+NO_MEMORY = "no memory is left for it"
 
 
 def _numbered(groups: Sequence[Sequence[tuple[Case, Expected]]]) -> Iterator[tuple[Case, Expected]]:

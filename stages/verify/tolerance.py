@@ -128,7 +128,9 @@ def yardstick(
     units = _row_units(exact, scale) if all_finite else None
     own = _scaled(_errors(kept_eager, kept_exact, units), scale)
     floor = _floor(eager.dtype, precision, terms)
-    stated = _stated(tolerance, contract, eager.dtype)
+    if contract is Precision.TASK and tolerance is None:
+        floor = max(floor, TASK_EPS.get(eager.dtype, HALF_TASK_EPS) * torch.finfo(eager.dtype).eps)
+    stated = tolerance or 0.0
     # Errors below the smallest normal number are not seen: hardware may flush those to zero.
     flushed = torch.finfo(eager.dtype).tiny / scale
     bounds = Yardstick(
@@ -196,12 +198,6 @@ def _floor(dtype: torch.dtype, precision: str, terms: int) -> float:
     if dtype.itemsize < 4:
         return HALF_FLOOR_EPS * eps
     return (FLOOR_EPS + SUM_EPS * math.sqrt(max(terms, 1))) * eps
-
-
-def _stated(tolerance: float | None, contract: Precision, dtype: torch.dtype) -> float:
-    if contract is Precision.TASK and tolerance is None:
-        return TASK_EPS.get(dtype, HALF_TASK_EPS) * torch.finfo(dtype).eps
-    return tolerance or 0.0
 
 
 def _allow(bounds: Yardstick, allowance: Allowance, exact: torch.Tensor, finite: torch.Tensor) -> Yardstick:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from kernelwright.stages.verify.cases import copy_of
@@ -67,8 +69,11 @@ def with_specials(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def with_ties(x: torch.Tensor, spread: float) -> torch.Tensor:
-    """Rounded to halves of the spread, so that most values come several times."""
-    unit = spread / 2
+    """Rounded to about halves of the spread, so that most values come several times.
+
+    The unit is a power of two: sums of such values are exact, and no order of summation is at a disadvantage.
+    """
+    unit = 2.0 ** round(math.log2(spread / 2))
     return like(x, (x.double() / unit).round() * unit)
 
 

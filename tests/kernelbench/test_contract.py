@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kernelwright.kernelbench.contract import Contract, check, draw_inputs, instantiate, load
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
-from kernelwright.kernelbench.problem import Problem
+from kernelwright.kernelbench.problem import Precision, Problem
 
 GOOD = """\
 import torch
@@ -83,6 +83,10 @@ NOT_LOADABLE = {
     "TOLERANCE is True": (
         [("import torch\n", "import torch\nTOLERANCE = True\n")],
         "m.py:2: TOLERANCE is True, not a positive number",
+    ),
+    "PRECISION is unknown": (
+        [("import torch\n", "import torch\nPRECISION = 'half'\n")],
+        "m.py:2: PRECISION is 'half'; known: 'strict', 'tf32', 'task'",
     ),
     "SHAPES is a list": (
         [("import torch\n", "import torch\nSHAPES = ['gpu']\n")],
@@ -242,6 +246,7 @@ def test_arguments_that_forward_can_take(signature: str, inputs: str) -> None:
 def test_optional_names_are_read() -> None:
     contract = load(problem(f"TOLERANCE = 1e-3\nSHAPES = {{'gpu': {{'N': 64}}}}\n{GOOD}"))
     assert contract.tolerance == 1e-3
+    assert load(problem(f"PRECISION = 'tf32'\n{GOOD}")).precision is Precision.TF32
     assert contract.shapes == {"gpu": {"N": 64}}
     plain = load(problem())
     assert plain.tolerance is None

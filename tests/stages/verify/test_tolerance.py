@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelwright.stages.types import Check
-from kernelwright.stages.verify.tolerance import compare, yardstick
+from kernelwright.stages.verify.tolerance import CHUNK, compare, yardstick
 
 
 def judge(
@@ -110,3 +110,69 @@ def test_the_verdict_does_not_depend_on_the_unit(unit: float) -> None:
 def test_an_empty_output_is_right() -> None:
     empty = torch.empty(0, 3)
     assert passes(empty, empty.double(), empty)
+
+
+def test_one_huge_row_does_not_hide_the_others() -> None:
+    eager, exact = TASKS["layer norm"]
+    scale = torch.ones(64, 1)
+    scale[7] = 1e5
+    eager, exact = eager * scale, exact * scale.double()
+    assert passes(eager, exact, eager)
+    lowered = eager.bfloat16().float()
+    lowered[7] = eager[7]
+    figures = {c.name: c.passed for c in judge(lowered, exact, eager)}
+    assert figures == {
+        "output 0: largest error": True,
+        "output 0: rms error": True,
+        "output 0: rms error of the worst row": False,
+    }
+
+
+def test_a_sum_of_many_terms_may_be_a_running_one() -> None:
+    exact = torch.rand(4, 65536, dtype=torch.float64).sum(-1)
+    eager = exact.float()
+    lost = (exact * (1 + 40 * torch.finfo(torch.float32).eps)).float()
+    for terms, accepted in ((1, False), (65536, True)):
+        bounds = yardstick(exact, eager, "float64", None, terms=terms)
+        assert all(c.passed for c in compare("", lost, exact, eager, bounds)) is accepted
+
+
+def test_what_hardware_flushes_to_zero_is_no_error() -> None:
+    exact = torch.linspace(1e-41, 1e-38, 100, dtype=torch.float64)
+    eager = exact.float()
+    assert passes(torch.where(eager < torch.finfo(torch.float32).tiny, 0.0, eager), exact, eager)
+    assert not passes(eager + 1e-37, exact, eager)
+
+
+def test_inputs_of_nan_and_inf_leave_a_nan_open_and_nothing_else() -> None:
+    inf, nan = float("inf"), float("nan")
+    exact = torch.tensor([1.0, inf, nan, -2.0], dtype=torch.float64)
+    eager = exact.float()
+    bounds = yardstick(exact, eager, "float64", None, lenient=True)
+    for output, accepted in (
+        ([1.0, inf, 0.0, -2.0], True),
+        ([1.0, nan, 7.0, -2.0], True),
+        ([1.0, 5.0, nan, -2.0], False),
+        ([nan, inf, nan, -2.0], False),
+        ([1.1, inf, nan, -2.0], False),
+    ):
+        assert all(c.passed for c in compare("", torch.tensor(output), exact, eager, bounds)) is accepted
+
+
+def test_a_16_bit_output_is_held_to_its_own_rounding() -> None:
+    exact = torch.randn(64, 256, dtype=torch.float64)
+    eager = exact.bfloat16()
+    assert passes(exact.float().bfloat16(), exact, eager)
+    assert not passes((exact * 1.1).bfloat16(), exact, eager)
+
+
+@given(st.integers(1, 400), st.integers(1, 70), st.integers(1, 2000))
+@settings(max_examples=30)
+def test_the_figures_do_not_depend_on_the_chunk(rows: int, columns: int, chunk: int) -> None:
+    exact = torch.randn(rows, columns, dtype=torch.float64, generator=torch.Generator().manual_seed(rows))
+    eager = exact.float()
+    whole = [c.figure for c in judge(eager * 1.5, exact, eager)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(CHUNK, "cpu", chunk)
+        pieces = [c.figure for c in judge(eager * 1.5, exact, eager)]
+    assert pieces == pytest.approx(whole)
