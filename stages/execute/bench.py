@@ -88,6 +88,8 @@ class Bench:
     def draw(self, seed: int) -> None:
         """Draw the model's parameters and the cases anew, and work out the right answers."""
         self._instantiate(seed)
+        # Their memory is wanted for the new ones.
+        self.cases: list[tuple[Case, Expected]] = []
         plan = probes.plan(
             self.contract,
             self.model,

@@ -22,7 +22,7 @@ from kernelwright.stages.translate.graph import Graph, Input, InputKind, Ref, Te
 
 T = TypeVar("T")
 
-NOT_THE_MODEL = ("get_inputs", "get_init_inputs", "SHAPES", "TOLERANCE")
+NOT_THE_MODEL = ("get_inputs", "get_init_inputs", "SHAPES", "TOLERANCE", "PRECISION")
 """What a problem's source defines beside its model."""
 SAFE_LIBRARY_OPS = ("aten.linear.default",)
 """Library calls that work for any leading dimension: no argument of theirs is a size."""

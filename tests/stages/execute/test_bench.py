@@ -168,9 +168,9 @@ def test_a_failed_compilation_is_the_verdict(bench: Bench) -> None:
 
 def test_a_slow_candidate_is_dropped_after_the_screen(bench: Bench) -> None:
     candidate = Candidate(f"{REFERENCE}\n\nclass ModelNew(Model):\n    pass\n", Backend.TORCH, "test")
-    effort = replace(EFFORT, screen_rounds=2)
+    effort = replace(EFFORT, screen_rounds=1)
     job = Job("key", PROBLEM, candidate, "cpu", 11, effort, incumbent_ms_over_eager=1e-9)
     result = bench.evaluate(job, Compilation(True, Backend.TORCH, 0.0), lambda stage: None)
     assert result.measurement is not None
     assert result.measurement.screened_out
-    assert len(result.measurement.candidate.samples_ms) == 2
+    assert len(result.measurement.candidate.samples_ms) < EFFORT.rounds
