@@ -34,7 +34,8 @@ from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
 from kernelwright.stages.types import Backend, Candidate, Check, Compilation, Measurement, SpeedOfLight
 from kernelwright.stages.verify import admission, cases, conduct, gate, memory_needs, own_work, probes
-from kernelwright.stages.verify.oracle import Oracle
+from kernelwright.stages.verify.cases import Case
+from kernelwright.stages.verify.oracle import Expected, Oracle
 from kernelwright.stages.verify.source_form import read_form
 
 LANES = 6

@@ -114,7 +114,7 @@ def layout(templates: list[torch.Tensor], segment: int) -> tuple[list[Place], in
         if any(s == 0 and n > 1 for n, s in zip(shape, stride, strict=True)):
             stride = dense_stride(shape)
         # As far from an aligned address as the template is from its storage's start.
-        end += tensor.storage_offset() * tensor.element_size() % ALIGNMENT
+        end += int(tensor.storage_offset()) * tensor.element_size() % ALIGNMENT
         places.append(Place(segment, end, shape, stride, str(tensor.dtype).removeprefix("torch.")))
         end += storage_bytes(shape, stride, tensor.dtype) + GUARD
         end = -(-end // ALIGNMENT) * ALIGNMENT
