@@ -2,8 +2,8 @@
 
 Idle threads are fine, and a pool that spins for a while in case of more work is too: GNU's OpenMP spins for a fixed
 number of turns after each parallel region (8 ms of CPU time on one machine, some 15 ms where a pause takes longer),
-LLVM's and Intel's for KMP_BLOCKTIME, which the zygote sets. So a thread is counted by the CPU time that it takes, not by
-the clock: a busy machine stretches its spinning, and does not make it more.
+LLVM's and Intel's for KMP_BLOCKTIME, which the zygote sets. So a thread is counted by the CPU time that it takes, not
+by the clock: a busy machine stretches its spinning, and does not make it more.
 """
 
 from __future__ import annotations

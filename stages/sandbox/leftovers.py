@@ -17,7 +17,7 @@ PRIVATE_IF_OURS = ("/tmp", "/dev/shm")
 MAX_LOOKED_AT = 2000
 _RUNTIME = (
     "torchinductor_", ".triton", "triton", ".nv", "torch_extensions", ".cache", "inductor", "tmpdir", "pymp-", "cuda",
-    "__pycache__", ".cupy", ".keras", ".config", "nvidia-mps", "torch_", "__KMP", "sem.", "nccl-", "numba", ".dotnet",
+    "__pycache__", ".ninja", ".cupy", ".keras", ".config", "nvidia-mps", "torch_", "__KMP", "sem.", "nccl-", "numba",
 )  # fmt: skip
 """Beginnings of the names that compilers and runtimes use."""
 _SOURCES = (".py", ".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hpp", ".hip", ".ptx", ".ninja", ".ll", ".ttir")

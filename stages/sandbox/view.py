@@ -111,7 +111,7 @@ def build(home: Path, shown: Sequence[Path], caches: Sequence[Path], *, keep_wri
     writable += [_own_part(root, f"own-{part}", _inside(root, home / part)) for part in WRITABLE]
     linux.set_read_only(root)
     for folder in writable:
-        linux.set_read_only(folder, False)
+        linux.set_writable(folder)
     _guard_proc(root / "proc")
     linux.enter_root(root)
 
@@ -126,7 +126,7 @@ def own_proc() -> None:
 
 def _guard_proc(proc: Path) -> None:
     # Not read-only as a whole: threads are named by writing there.
-    linux.set_read_only(proc, False)
+    linux.set_writable(proc)
     for name in KERNEL_SETTINGS:
         if (path := proc / name).exists():
             linux.bind(path, path, recursive=False)
