@@ -20,6 +20,7 @@ from kernelwright.agent.ui.events import Evaluated, Proposed, Stopped
 from kernelwright.stages.execute.bundle import confirmation
 from kernelwright.stages.execute.job import Effort, Job
 from kernelwright.stages.measure.stats import is_gain
+from kernelwright.stages.types import Status
 
 CONFIRMED_AT_MOST = 3
 """Candidates that are measured again when the fastest one does not hold its gain."""
@@ -116,6 +117,9 @@ def _reason_to_stop(services: Services, state: RunState, stale: int, seconds: fl
     tried = len(services.ledger.results)
     if not services.ledger.generations[state["generation"]]:
         return "every choice was tried"
+    ungradable = [r for r in services.ledger.results.values() if r.verdict.status is Status.UNGRADABLE]
+    if ungradable:
+        return f"the task cannot tell right from wrong: {ungradable[0].verdict.message}"
     if tried >= settings.max_candidates:
         return f"{tried} candidates were tried"
     if state["elapsed_s"] + seconds >= settings.time_s:

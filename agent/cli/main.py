@@ -14,7 +14,11 @@ from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 
 VERBS = {
     "optimize": "Make a module faster: propose, compile, verify, measure, keep the best.",
+    "verify": "Judge one candidate against a reference, with all the evidence.",
+    "bench": "Time candidates side by side, and say which are really faster.",
+    "selftest": "Try the referee on candidates that cheat, and on honest ones.",
     "resume": "Go on with a run that was interrupted or killed.",
+    "baseline": "Time a module as it is: eager, compiled, autotuned.",
     "archive": "Look at candidates, verdicts and times.",
     "problems": "Look at the problems that ship with the product.",
     "jobs": "Write jobs for a machine with a GPU, and read its results.",

@@ -167,3 +167,29 @@ class PrecheckRow(Base):
     __table_args__ = (
         ForeignKeyConstraint(["problem_hash", "candidate_hash"], ["candidates.problem_hash", "candidates.hash"]),
     )
+
+
+class BaselineRow(Base):
+    """How fast the reference is by itself, once for each device, versions, precision and way to run it.
+
+    No foreign key: a baseline may be timed of a problem that nobody has optimised.
+    """
+
+    __tablename__ = "baselines"
+
+    problem_hash: Mapped[str] = mapped_column(primary_key=True)
+    device_name: Mapped[str] = mapped_column(primary_key=True)
+    driver: Mapped[str] = mapped_column(primary_key=True)
+    torch: Mapped[str] = mapped_column(primary_key=True)
+    triton: Mapped[str] = mapped_column(primary_key=True)
+    precision: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    """`eager`, `compile` or `max-autotune`."""
+    problem_name: Mapped[str]
+    shape: Mapped[str | None]
+    median_ms: Mapped[float]
+    timing: Mapped[dict[str, Any]]
+    over_eager: Mapped[dict[str, Any] | None]
+    """Eager's time over this one's, with its interval; None for eager, and where eager was not timed beside it."""
+    environment: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]

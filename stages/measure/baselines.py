@@ -5,13 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kernelwright.kernelbench.problem import Precision
 from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
 
-MODES: dict[str, str | None] = {"eager": None, "compile": "default"}
+MODES: dict[str, str | None] = {
+    "eager": None,
+    "compile": "default",
+    # Without CUDA graphs: a replay has no launch cost, copies its inputs into buffers of its own and returns the same
+    # output buffers each time. A candidate is called like any module, so only the kernels would not be compared.
+    "max-autotune": "max-autotune-no-cudagraphs",
+}
 """Baseline names and the `mode` that torch.compile gets; None leaves the module eager."""
-FIRST_CALL_TIMEOUT_S = 300.0
-"""Inductor's first compilation takes some 20 s on a CPU."""
+FIRST_CALL_TIMEOUT_S = 600.0
+"""Inductor's first compilation takes some 20 s on a CPU, and its autotuning minutes."""
+
+
+def flags(precision: Precision) -> dict[str, Any]:
+    """The precision contract's flags, as fields of the runner's `load` message: for both sides of every comparison.
+
+    A float32 baseline beside a candidate that may use TF32 would give it a sevenfold gain for nothing.
+    """
+    return {"allow_tf32": precision is Precision.TF32}
 
 
 class Baselines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 
@@ -41,14 +42,35 @@ def environment(device: str) -> Environment:
     )
 
 
+def identity(device: str) -> str:
+    """What tells this device from others on the machine: `cpu`, or the GPU's UUID, whatever its index is here."""
+    if device == "cpu":
+        return "cpu"
+    return f"cuda-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
+
+
 def last_level_cache_bytes(device: str) -> int:
-    """Bytes of the cache that a cold input must not be in."""
+    """Bytes of the cache that a cold input must not be in: on a CPU all last-level caches of the cores we may use."""
     if device == "cuda":
         return int(torch.cuda.get_device_properties(0).L2_cache_size)
-    sizes = sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"))
+    caches: dict[tuple[int, str], int] = {}
+    for cpu in os.sched_getaffinity(0):
+        for folder in Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*"):
+            try:
+                level = int((folder / "level").read_text())
+                caches[level, (folder / "shared_cpu_list").read_text()] = _bytes((folder / "size").read_text())
+            except (OSError, ValueError):
+                # A virtual machine may show only part of this.
+                continue
+    last = max((level for level, _ in caches), default=0)
+    return sum(size for (level, _), size in caches.items() if level == last) or DEFAULT_CACHE_BYTES
+
+
+def _bytes(text: str) -> int:
+    """`32768K` in bytes."""
     units = {"K": 2**10, "M": 2**20}
-    found = [int(text[:-1]) * units[text[-1]] for text in (p.read_text().strip() for p in sizes) if text[-1] in units]
-    return max(found, default=DEFAULT_CACHE_BYTES)
+    text = text.strip()
+    return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
 
 
 def _processor() -> str:

@@ -38,7 +38,7 @@ class Arena:
         self.state_places = dict(zip(case.state, self._reserve(state), strict=True))
         self.state_after_places = dict(zip(case.state, self._reserve(state), strict=True))
         self.output_places = self._reserve(list(expected.eager))
-        self._fill_guards()
+        self.mend_guards()
 
     def _reserve(self, tensors: list[torch.Tensor]) -> list[memory.Place]:
         number = next(_numbers)
@@ -124,7 +124,8 @@ class Arena:
             for number, segment in self.segments.items()
         )
 
-    def _fill_guards(self) -> None:
+    def mend_guards(self) -> None:
+        """Fill the bytes outside of every tensor again: the next candidate answers for itself only."""
         for number, segment in self.segments.items():
             for guard in memory.guards(self._places[number], segment):
                 guard.fill_(memory.GUARD_BYTE)

@@ -58,9 +58,9 @@ def import_file(path: Path) -> ModuleType:
     linecache.checkcache(str(path))
     try:
         spec.loader.exec_module(module)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the process boundary
+    except Exception as error:
+        if out_of_memory(error):
+            raise
         raise Refused("compile_error", f"import failed: {describe(error)}") from None
     return module
 
@@ -88,6 +88,12 @@ def pair_parameters(
         + (f"; missing: {', '.join(missing)}" if missing else "")
         + (f"; not in the reference: {', '.join(extra)}" if extra else ""),
     )
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out: torch's CPU allocator raises a plain RuntimeError for it."""
+    kinds = torch.OutOfMemoryError | MemoryError
+    return isinstance(error, kinds) or (isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error))
 
 
 def describe(error: BaseException) -> str:

@@ -10,13 +10,17 @@ perhaps a `fetch` of an output that it kept. Which calls are timed, and which ou
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
-from kernelwright.stages.sandbox import confine, memory, poison, prebuilt, tree, watch, witness
-from kernelwright.stages.sandbox.loading import TRACEBACK_LIMIT, Refused, build, describe, pair_parameters
+from kernelwright.stages.sandbox import confine, memory, poison, prebuilt, resources, tree, watch, witness
+from kernelwright.stages.sandbox.inspect import Inspection
+from kernelwright.stages.sandbox.loading import Refused, build, describe, out_of_memory, pair_parameters
 from kernelwright.stages.sandbox.protocol import Channel, ChannelClosed
 
 KEPT_OUTPUTS = 2
@@ -33,6 +37,8 @@ class Runner:
         self.segments: dict[int, memory.Segment] = {}
         self.module: torch.nn.Module | None = None
         self.call: Any = None
+        self.file: ModuleType | None = None
+        self.inspection: Inspection | None = None
         self.slots: dict[int, tuple[Any, ...]] = {}
         self.given_state: dict[str, torch.Tensor] = {}
         self.outputs: deque[Any] = deque(maxlen=KEPT_OUTPUTS)
@@ -53,12 +59,8 @@ class Runner:
                 answer = getattr(self, f"do_{message['do']}")(message, fds)
             except Refused as refusal:
                 answer = {"error": refusal.kind, "message": str(refusal)}
-            except torch.OutOfMemoryError as error:
-                answer = {"error": "oom", "message": str(error)[:TRACEBACK_LIMIT]}
-            except MemoryError as error:
-                answer = {"error": "oom", "message": f"MemoryError: {error}"[:TRACEBACK_LIMIT]}
             except Exception as error:  # noqa: BLE001 - the process boundary: whatever the module raises is reported
-                answer = {"error": "crash", "message": describe(error)}
+                answer = {"error": "oom" if out_of_memory(error) else "crash", "message": describe(error)}
             if "error" in answer and (late := prebuilt.missed()):
                 answer = {"error": prebuilt.LATE, "message": f"{late}\n{answer['message']}"}
             self.channel.send(answer)
@@ -88,8 +90,11 @@ class Runner:
         if confine.phase is not confine.Phase.TRUSTED:
             prebuilt.install(confine.caches)
             watch.install(message["path"], confine.phase)
+            if message["inspect"]:
+                self.inspection = Inspection(Path(message["path"]), self.device)
             self.witness = witness.Witness()
         self.module = build(message)
+        self.file = sys.modules.get(Path(message["path"]).stem)
         mode = message["compile_mode"]
         self.call = self.module if mode is None else torch.compile(self.module, mode=mode)
         return {}
@@ -197,6 +202,15 @@ class Runner:
 
         self.call = replay
         return {}
+
+    def do_inspect(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Look into the module: what runs, and whether its own kernels matter, on two slots with different values."""
+        assert self.inspection is not None
+        return self.inspection.report(self.call, self.slots[message["slot"]], self.slots[message["other"]])
+
+    def do_resources(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """What the Triton kernels that the file defines, and that have been launched, need of the device."""
+        return {"resources": resources.launched(self.file) if self.file else []}
 
     def _restore(self) -> None:
         assert self.module is not None

@@ -101,7 +101,7 @@ def build(home: Path, shown: Sequence[Path], caches: Sequence[Path], *, keep_wri
     for link, target in {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}.items():
         (root / "dev" / link).symlink_to(target)
     linux.mount("proc", _made(root / "proc"), "proc", _PROC)
-    writable = [_own_part(root, "tmp", root / "tmp"), _own_part(root, "shm", root / "dev" / "shm")]
+    writable = [_own_part(root, "tmp", root / "tmp"), _shared_memory(root, devices)]
     linux.bind(home, _made(_inside(root, home)), recursive=False)
     for number, cache in enumerate(caches):
         copy = _inside(root, OWN_FOLDER) / f"cache-{number}"
@@ -114,6 +114,18 @@ def build(home: Path, shown: Sequence[Path], caches: Sequence[Path], *, keep_wri
         linux.set_writable(folder)
     _guard_proc(root / "proc")
     linux.enter_root(root)
+
+
+def _shared_memory(root: Path, devices: Sequence[Path]) -> Path:
+    """/dev/shm: the process's own, but the machine's where there is an NVIDIA GPU.
+
+    CUDA shares events between processes through files there, which the other side must find under the same name.
+    """
+    if not any(node.name.startswith("nvidia") for node in devices):
+        return _own_part(root, "shm", root / "dev" / "shm")
+    target = _made(root / "dev" / "shm")
+    linux.bind(Path("/dev/shm"), target, recursive=False)
+    return target
 
 
 def own_proc() -> None:

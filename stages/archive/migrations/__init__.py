@@ -1,4 +1,4 @@
 """Alembic's migrations, shipped with the package."""
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision: what this version of the package reads and writes."""

@@ -47,7 +47,8 @@ def bench(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def evaluate(bench: Bench, forward: str, setup: str = "") -> JobResult:
     lines = "".join(f"        {line}\n" for line in forward.splitlines())
     source = (
-        f"{REFERENCE}\nimport os, sys, time, gc\n{setup}\n\nclass ModelNew(Model):\n    def forward(self, x):\n{lines}"
+        f"{REFERENCE}\nimport ctypes, gc, os, sys, threading, time\n{setup}\n\n"
+        f"class ModelNew(Model):\n    def forward(self, x):\n{lines}"
     )
     candidate = Candidate(source, Backend.TORCH, "test")
     job = Job("key", PROBLEM, candidate, "cpu", 11, EFFORT)
@@ -87,6 +88,35 @@ WRONG = {
         "global calls\ncalls += 1\nreturn super().forward(x) if calls < 3 else torch.zeros_like(x)",
         "output 0",
     ),
+    "is right until it has been called twenty times": (
+        "global calls\ncalls += 1\nreturn super().forward(x) if calls < 20 else torch.zeros_like(x)",
+        "output 0",
+    ),
+    "is wrong every seventh time": (
+        "global calls\ncalls += 1\ny = super().forward(x)\nif calls % 7 == 0: y[-1, -1] = 0.0\nreturn y",
+        "output 0",
+    ),
+    "returns the same buffer each time": (
+        "y = cache.setdefault('y', torch.empty_like(x))\nreturn y.copy_(super().forward(x))",
+        "held over the next call",
+    ),
+    "changes a parameter": (
+        "y = super().forward(x)\nself.norm.bias.data.add_(1.0)\nreturn y",
+        "norm.bias changed",
+    ),
+    "writes beyond its input": (
+        "if x.is_contiguous(): ctypes.memset(x.data_ptr() + x.numel() * 4, 7, 16)\nreturn super().forward(x)",
+        "bytes were written outside of every tensor",
+    ),
+    "returns a tensor that computes when it is looked at": (
+        "return super().forward(x).as_subclass(Lazy)",
+        "is a Lazy, a subclass of torch.Tensor",
+    ),
+    "fills its output after it has returned": (
+        "y = torch.empty_like(x)\ndef late(): time.sleep(0.05); y.copy_(torch.tanh(self.norm(x)))\n"
+        "threading.Thread(target=late, daemon=True).start()\nreturn y",
+        "output 0",
+    ),
     "replays the first answer for the same address": (
         "return cache.setdefault(x.data_ptr(), None) if x.data_ptr() in cache and cache[x.data_ptr()] is not None "
         "else cache.__setitem__(x.data_ptr(), super().forward(x)) or cache[x.data_ptr()]",
@@ -108,7 +138,7 @@ def test_honest_candidates_are_correct_and_timed(bench: Bench, name: str) -> Non
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_candidates_are_incorrect_with_a_reason(bench: Bench, name: str) -> None:
     forward, reason = WRONG[name]
-    result = evaluate(bench, forward, setup="calls = 0\ncache = {}\n")
+    result = evaluate(bench, forward, setup="calls = 0\ncache = {}\nclass Lazy(torch.Tensor): pass\n")
     assert result.verdict.status is Status.INCORRECT
     assert reason in result.verdict.message
     assert result.measurement is None
