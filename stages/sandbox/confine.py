@@ -90,11 +90,6 @@ def become_able() -> None:
             linux.own_user_namespace()
 
 
-def files_are_own() -> bool:
-    """Whether this process sees a file system made for it alone."""
-    return view.OWN_FOLDER.is_dir()
-
-
 def enter(home: Path, own_phase: Phase, own_caches: Sequence[Path], limits: Limits, plan: Plan) -> Outcome:
     """In the child, before anything of a candidate's is read: take the measures of `plan`, and say which were taken.
 

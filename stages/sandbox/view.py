@@ -128,6 +128,12 @@ def _shared_memory(root: Path, devices: Sequence[Path]) -> Path:
     return target
 
 
+def private_folders() -> list[str]:
+    """Folders of the system's, beside its own, that are this process's alone; none where its view is the machine's."""
+    parts = {"tmp": "/tmp", "shm": "/dev/shm"}
+    return [folder for part, folder in parts.items() if (OWN_FOLDER / part).is_dir()]
+
+
 def own_proc() -> None:
     """Show the caller's PID namespace in /proc, in a mount namespace of its own."""
     linux.unshare(linux.CLONE_NEWNS)

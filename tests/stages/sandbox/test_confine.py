@@ -111,7 +111,8 @@ def test_the_build_phase_may_start_a_compiler(zygote: Zygote) -> None:
 def test_no_process_is_visible_but_its_own(zygote: Zygote, phase: Phase) -> None:
     needs(zygote, PROCESSES)
     said = told(zygote, "sorted(int(p) for p in os.listdir('/proc') if p.isdecimal())", phase)
-    assert "[1, 2]" in said
+    assert said.startswith("RuntimeError: [1, ")
+    assert said.splitlines()[0].count(",") == 1
     reading = attempt(zygote, forward("open('/proc/1/environ', 'rb').read()"), phase).said
     assert "Permission denied" in reading or phase is Phase.TRUSTED
 

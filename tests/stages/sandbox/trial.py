@@ -18,6 +18,7 @@ LOAD = {
     "allow_tf32": False,
     "compile_mode": None,
     "environment": {},
+    "inspect": False,
 }
 HEADER = "import ctypes, os, socket, subprocess, sys, tempfile, threading, time\nimport torch\n"
 
