@@ -90,11 +90,6 @@ def become_able() -> None:
             linux.own_user_namespace()
 
 
-def files_are_own() -> bool:
-    """Whether this process sees a file system made for it alone."""
-    return view.OWN_FOLDER.is_dir()
-
-
 def enter(home: Path, own_phase: Phase, own_caches: Sequence[Path], limits: Limits, plan: Plan) -> Outcome:
     """In the child, before anything of a candidate's is read: take the measures of `plan`, and say which were taken.
 
@@ -122,8 +117,12 @@ def enter(home: Path, own_phase: Phase, own_caches: Sequence[Path], limits: Limi
     take(NETWORK, lambda: linux.unshare(linux.CLONE_NEWNET))
     if plan.apart:
         take(PROCESSES, view.own_proc)
+    else:
+        taken[PROCESSES] = plan.works.get(PROCESSES, "no PID namespace was to be had")
     guarded = own_phase is not Phase.TRUSTED
-    if guarded and taken.get(PROCESSES) is True:
+    if guarded and taken[PROCESSES] is not True:
+        taken[FILES] = plan.works.get(FILES, f"needs: {PROCESSES}")
+    elif guarded:
         stays = own_phase is Phase.BUILD
         take(FILES, lambda: view.build(home, plan.shown, caches, keep_writes=stays, limit=limits.written_bytes))
     _use_own_folders(home, caches)
@@ -135,7 +134,7 @@ def enter(home: Path, own_phase: Phase, own_caches: Sequence[Path], limits: Limi
     # Not earlier: the kernel forgets it when credentials change. Not later: the filter refuses it.
     linux.end_with_parent()
     if guarded:
-        take(SYSTEM_CALLS, lambda: _filter(own_phase, signals=taken.get(PROCESSES) is True))
+        take(SYSTEM_CALLS, lambda: _filter(own_phase, signals=taken[PROCESSES] is True))
     return taken
 
 
@@ -171,7 +170,7 @@ def available() -> Outcome:
     try:
         return _probe(apart=True)
     except OSError as error:
-        return _probe(apart=False) | {PROCESSES: str(error), FILES: "needs a process namespace"}
+        return _probe(apart=False) | {PROCESSES: str(error)}
 
 
 def _probe(*, apart: bool) -> Outcome:

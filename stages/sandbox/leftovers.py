@@ -10,14 +10,12 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 
-from kernelwright.stages.sandbox import confine
+from kernelwright.stages.sandbox import confine, view
 
-PRIVATE_IF_OURS = ("/tmp", "/dev/shm")
-"""Where a candidate may write as well, once the file system is its own."""
 MAX_LOOKED_AT = 2000
 _RUNTIME = (
     "torchinductor_", ".triton", "triton", ".nv", "torch_extensions", ".cache", "inductor", "tmpdir", "pymp-", "cuda",
-    "__pycache__", ".cupy", ".keras", ".config", "nvidia-mps", "torch_", "__KMP", "sem.", "nccl-", "numba", ".dotnet",
+    "__pycache__", ".ninja", ".cupy", ".keras", ".config", "nvidia-mps", "torch_", "__KMP", "sem.", "nccl-", "numba",
 )  # fmt: skip
 """Beginnings of the names that compilers and runtimes use."""
 _SOURCES = (".py", ".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hpp", ".hip", ".ptx", ".ninja", ".ll", ".ttir")
@@ -44,8 +42,7 @@ def left(made: Collection[str]) -> list[str]:
 
 def _roots() -> list[str]:
     roots = [os.environ["TMPDIR"], os.environ["HOME"]]
-    # Where these are the machine's own, others may have left files there.
-    return [*roots, *PRIVATE_IF_OURS] if confine.files_are_own() else roots
+    return [*roots, *view.private_folders()]
 
 
 def _files(root: str, made: Collection[str]) -> Iterator[str]:

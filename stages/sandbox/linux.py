@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import platform
 import signal
@@ -104,16 +105,31 @@ def enter_root(root: Path) -> None:
     os.chdir("/")
 
 
-def set_read_only(target: Path, read_only: bool = True) -> None:
-    """Make a mount and all mounts below it read-only, or writable again."""
-    attributes = struct.pack("QQQQ", *((_MOUNT_ATTR_RDONLY, 0) if read_only else (0, _MOUNT_ATTR_RDONLY)), 0, 0)
-    arguments = (_AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, attributes, len(attributes))
+def set_read_only(target: Path) -> None:
+    """Make a mount and all mounts below it read-only."""
+    if not _set_attributes(target, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY, 0):
+        # Kernels before 5.12: one mount at a time, each with the flags that it has.
+        for point, flags in _mounts_below(target):
+            mount(None, point, None, MS_REMOUNT | MS_BIND | flags | MS_RDONLY)
+
+
+def set_writable(target: Path) -> None:
+    """Let a mount be written to again, and none of those below it."""
+    if not _set_attributes(target, 0, 0, _MOUNT_ATTR_RDONLY):
+        for point, flags in _mounts_below(target):
+            if point == target:
+                mount(None, point, None, MS_REMOUNT | MS_BIND | (flags & ~MS_RDONLY))
+
+
+def _set_attributes(target: Path, how: int, given: int, taken: int) -> bool:
+    """mount_setattr. False where the kernel has none."""
+    attributes = struct.pack("QQQQ", given, taken, 0, 0)
+    arguments = (_AT_FDCWD, os.fsencode(target), how, attributes, len(attributes))
     if _libc.syscall(_SYS_MOUNT_SETATTR, *arguments) == 0:
-        return
-    # Kernels before 5.12 have no mount_setattr: one mount at a time, each with the flags that it has.
-    for point, flags in _mounts_below(target):
-        wanted = flags | MS_RDONLY if read_only else flags & ~MS_RDONLY
-        mount(None, point, None, MS_REMOUNT | MS_BIND | wanted)
+        return True
+    if (code := ctypes.get_errno()) != errno.ENOSYS:
+        raise OSError(code, f"mount_setattr of {target}: {os.strerror(code)}")
+    return False
 
 
 def _mounts_below(target: Path) -> list[tuple[Path, int]]:

@@ -6,9 +6,9 @@ What a runner sends is untrusted: it is JSON of bounded size, never pickle, and 
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 from collections.abc import Sequence
+from json import dumps, loads
 from typing import Any
 
 MAX_PACKET = 128 * 1024
@@ -38,7 +38,7 @@ class Channel:
 
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
         """Send one object. Raises ChannelClosed when nobody reads any more."""
-        data = json.dumps(message).encode()
+        data = dumps(message).encode()
         if len(data) > MAX_PACKET:
             raise ValueError(f"message of {len(data)} bytes exceeds the packet limit of {MAX_PACKET}")
         try:
@@ -61,7 +61,7 @@ class Channel:
         if not data:
             raise ChannelClosed("end of stream")
         try:
-            message = json.loads(data)
+            message = loads(data)
         except ValueError as error:
             raise ChannelClosed(f"a packet that is no JSON: {error}") from error
         if not isinstance(message, dict):

@@ -111,7 +111,7 @@ def build(home: Path, shown: Sequence[Path], caches: Sequence[Path], *, keep_wri
     writable += [_own_part(root, f"own-{part}", _inside(root, home / part)) for part in WRITABLE]
     linux.set_read_only(root)
     for folder in writable:
-        linux.set_read_only(folder, False)
+        linux.set_writable(folder)
     _guard_proc(root / "proc")
     linux.enter_root(root)
 
@@ -128,6 +128,12 @@ def _shared_memory(root: Path, devices: Sequence[Path]) -> Path:
     return target
 
 
+def private_folders() -> list[str]:
+    """Folders of the system's, beside its own, that are this process's alone; none where its view is the machine's."""
+    parts = {"tmp": "/tmp", "shm": "/dev/shm"}
+    return [folder for part, folder in parts.items() if (OWN_FOLDER / part).is_dir()]
+
+
 def own_proc() -> None:
     """Show the caller's PID namespace in /proc, in a mount namespace of its own."""
     linux.unshare(linux.CLONE_NEWNS)
@@ -138,7 +144,7 @@ def own_proc() -> None:
 
 def _guard_proc(proc: Path) -> None:
     # Not read-only as a whole: threads are named by writing there.
-    linux.set_read_only(proc, False)
+    linux.set_writable(proc)
     for name in KERNEL_SETTINGS:
         if (path := proc / name).exists():
             linux.bind(path, path, recursive=False)

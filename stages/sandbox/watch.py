@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from kernelwright.stages.sandbox import confine, leftovers, prebuilt
+from kernelwright.stages.sandbox import confine, leftovers, prebuilt, view
 from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.origin import Origin, Origins
 
@@ -68,7 +68,7 @@ _made: set[str] = set()
 def install(candidate_file: str, phase: Phase) -> None:
     """Watch from now on, for good. Call it in the runner's own folders, before the candidate is imported."""
     folders = [Path(candidate_file).parent, Path.cwd(), Path(os.environ["TMPDIR"]), Path(os.environ["HOME"])]
-    folders += [*confine.caches, *(Path(p) for p in leftovers.PRIVATE_IF_OURS if confine.files_are_own())]
+    folders += [*confine.caches, *(Path(p) for p in view.private_folders())]
     own = tuple(str(folder.resolve()) for folder in folders)
     origins = Origins()
     sys.addaudithook(_hook(origins, phase, own, (*own, *_READABLE, *origins.library_folders)))

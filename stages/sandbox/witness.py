@@ -53,12 +53,14 @@ class Witness:
     """The snapshot, taken when made: a few milliseconds."""
 
     def __init__(self) -> None:
-        self._watched = [(label, place, _type(place), _contents(place)) for label, place in _places()]
+        self._watched = [
+            (label, place, _type(place), _contents(place), _inherited(place)) for label, place in _places()
+        ]
 
     def changes(self) -> list[str]:
         """What has been replaced since, in sentences ("time.perf_counter was replaced by <lambda>, candidate.py:8")."""
         found: list[str] = []
-        for label, place, kind, before in self._watched:
+        for label, place, kind, before, inherited in self._watched:
             if _type(place) is not kind:
                 found.append(f"{label} was given another class, {_describe(_type(place))}")
             now = place.__dict__
@@ -70,6 +72,9 @@ class Witness:
                 elif new is _gone:
                     found.append(f"{label}.{name} was removed")
                 elif not (label.startswith("torch") and _is_dynamos(new)):
+                    found.append(f"{label}.{name} was replaced by {_describe(new)}")
+            for name in inherited:
+                if (new := now.get(name, _gone)) is not _gone:
                     found.append(f"{label}.{name} was replaced by {_describe(new)}")
         return found[:_MAX_CHANGES]
 
@@ -95,6 +100,14 @@ def _contents(place: Any) -> dict[str, tuple[Any, Any]]:
         for name, value in _list(place.__dict__.items())
         if _isinstance(value, _KINDS)
     }
+
+
+def _inherited(place: Any) -> list[str]:
+    """Names that a class has from its bases, and that one of its own would hide."""
+    if not _isinstance(place, type):
+        return []
+    own = place.__dict__
+    return _list({name: None for base in place.__mro__[1:] for name in _contents(base) if name not in own})
 
 
 def _is_dynamos(value: Any) -> bool:
