@@ -98,9 +98,9 @@ def base_name(name: str) -> str:
     if name.startswith("_Z"):
         return _from_mangled(name) or name
     head, depth = "", 0
-    for character in name:
+    for character in name.replace("(anonymous namespace)::", ""):
         depth += {"<": 1, ">": -1}.get(character, 0)
-        if character == "(" and depth == 0 and not head.endswith("::"):
+        if character == "(" and depth == 0:
             break
         if depth == 0 and character != ">":
             head += character

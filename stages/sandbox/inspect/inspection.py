@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from kernelwright.stages.sandbox.inspect import cuda_hook, native, profile, triton_hook
+from kernelwright.stages.sandbox.inspect import cuda_hook, native, own_operators, profile, triton_hook
 from kernelwright.stages.sandbox.inspect.ablation import Snapshot, differ, noise_between
 from kernelwright.stages.sandbox.inspect.operators import OperatorWatch
 from kernelwright.stages.sandbox.inspect.registry import Registry
@@ -39,6 +39,7 @@ class Inspection:
         native.watch(self.registry, self._native_backend)
         triton_hook.watch(self.registry)
         cuda_hook.watch(self.registry, {"cuda"} if "cuda" in source else set())
+        own_operators.watch(self.registry, self._native_backend)
         self._watch_compile()
 
     def report(self, call: Callable[..., Any], arguments: Sequence[Any], others: Sequence[Any]) -> dict[str, Any]:

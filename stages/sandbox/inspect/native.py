@@ -86,26 +86,34 @@ def _watch_members(owner: Any, prefix: str, registry: Registry, backend_of: Call
 
 
 def _watched_function(name: str, function: Callable[..., Any], registry: Registry, backend: str) -> Callable[..., Any]:
-    """An extension's function; switched off, it leaves its arguments alone and returns tensors that hold a sentinel."""
+    """An extension's function, whose calls are launches."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        def run() -> Any:
-            with LibraryOnly(registry.register(name, backend), (args, kwargs)) as watch:
-                return watch.returned(function(*args, **kwargs))
-
-        def skip() -> Any:
-            given = _tensors((args, kwargs))
-            before = [t.clone() for t in given]
-            result = function(*args, **kwargs)
-            with torch.no_grad():
-                for tensor, old in zip(given, before, strict=True):
-                    tensor.copy_(old)
-            return unwritten(result, {t.untyped_storage().data_ptr() for t in given})
-
-        return registry.launch(name, backend, run, skip)
+        return launch(registry, name, backend, function, args, kwargs)
 
     return call
+
+
+def launch(registry: Registry, name: str, backend: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a native function that takes and gives tensors; switched off, its result is one that nobody wrote."""
+
+    def run() -> Any:
+        with LibraryOnly(registry.register(name, backend), (args, kwargs)) as watch:
+            return watch.returned(function(*args, **kwargs))
+
+    return registry.launch(name, backend, run, lambda: skipped(function, args, kwargs))
+
+
+def skipped(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What a function gives that did nothing: it is run to learn the result's form, and its writes are taken back."""
+    given = _tensors((args, kwargs))
+    before = [t.clone() for t in given]
+    result = function(*args, **kwargs)
+    with torch.no_grad():
+        for tensor, old in zip(given, before, strict=True):
+            tensor.copy_(old)
+    return unwritten(result, {t.untyped_storage().data_ptr() for t in given})
 
 
 def unwritten(value: Any, kept: set[int]) -> Any:

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from kernelwright.stages.sandbox.inspect import native, own_operators
 from kernelwright.stages.sandbox.inspect.library_only import active
-from kernelwright.stages.sandbox.inspect.native import sentinel, unwritten
 from kernelwright.stages.sandbox.inspect.registry import Registry
 
 ALLOCATES = frozenset(
@@ -70,32 +70,6 @@ FREE = ALLOCATES | frozenset(
     }
 )
 """Operators that compute nothing: they allocate, look, or move bytes."""
-LIBRARY_NAMESPACES = frozenset(
-    {
-        "aten",
-        "prims",
-        "prim",
-        "torchvision",
-        "quantized",
-        "mkldnn",
-        "mkl",
-        "mkldnn_prepacked",
-        "onednn",
-        "fbgemm",
-        "xnnpack",
-        "inductor",
-        "c10d",
-        "_c10d_functional",
-        "profiler",
-        "sparse",
-        "static_runtime",
-        "prepacked",
-        "higher_order",
-        "rngprims",
-        "debugprims",
-        "flash_attn",
-    }
-)
 
 
 class OperatorWatch(TorchDispatchMode):
@@ -127,25 +101,28 @@ class OperatorWatch(TorchDispatchMode):
         kwargs = kwargs or {}
         run = functools.partial(func, *args, **kwargs)
         name = func._schema.name.partition("::")[2] if hasattr(func, "_schema") else str(func)
-        if not _is_library(func):
-            return self._own(str(func), run)
-        native = active()
-        if native:
-            native.before((args, kwargs))
+        if not own_operators.is_library(getattr(func, "namespace", "")):
+            return self._own(func, args, kwargs)
+        within = active()
+        if within:
+            within.before((args, kwargs))
         result = run()
         if name in ALLOCATES and isinstance(result, torch.Tensor) and not result.is_meta:
-            result.fill_(sentinel(result.dtype))
-        if native:
-            native.after((args, kwargs), result)
+            result.fill_(native.sentinel(result.dtype))
+        if within:
+            within.after((args, kwargs), result)
         if name not in FREE and not getattr(func, "is_view", False):
             self._count(str(func), (args, kwargs, result))
         return result
 
-    def _own(self, name: str, run: Callable[[], Any]) -> Any:
-        """An operator of the candidate's own library, or a Python function that it registered as an operator."""
-        if name.rpartition(".")[0].replace(".", "::", 1) in _python_operators():
-            return run()
-        return self.registry.launch(name, self.backend_of(name), run, lambda: unwritten(run(), set()))
+    def _own(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """An operator of the candidate's own: called directly, so that the mode can be on and see what it runs."""
+        name = own_operators.name_of(func._schema.name)
+        kernel = own_operators.direct(func, args, kwargs)
+        with self:
+            if name in self.registry.running or own_operators.python_function(func._schema.name):
+                return kernel(*args, **kwargs)
+            return native.launch(self.registry, name, self.backend_of(name), kernel, args, kwargs)
 
     def _count(self, name: str, values: Any) -> None:
         self.counts[name] += 1
@@ -155,17 +132,6 @@ class OperatorWatch(TorchDispatchMode):
             line = _handling_line(self.file, self.handlers, sys._getframe(2))
             if line is not None:
                 self.handled.setdefault(line, Counter())[name] += 1
-
-
-def _is_library(func: Any) -> bool:
-    return getattr(func, "namespace", "higher_order") in LIBRARY_NAMESPACES
-
-
-def _python_operators() -> set[str]:
-    """Operators whose kernel is a Python function: what that launches is watched by itself."""
-    from torch._library.custom_ops import OPDEFS
-
-    return set(OPDEFS)
 
 
 def _largest(value: Any) -> int:

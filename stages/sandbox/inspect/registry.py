@@ -36,6 +36,8 @@ class Registry:
         self.kernels: dict[str, Kernel] = {}
         self.off: str | None = None
         """The kernel that does nothing at present."""
+        self.running: list[str] = []
+        """Kernels whose launches are under way."""
 
     def register(self, name: str, backend: str) -> Kernel:
         """The kernel of this name, which may not have been launched."""
@@ -44,10 +46,14 @@ class Registry:
     def launch(self, name: str, backend: str, run: Callable[[], T], skip: Callable[[], T]) -> T:
         """Run the kernel, or `skip` it when it is switched off."""
         kernel = self.register(name, backend)
-        if self.off == name:
-            kernel.skipped += 1
-            return skip()
-        result = run()
+        self.running.append(name)
+        try:
+            if self.off == name:
+                kernel.skipped += 1
+                return skip()
+            result = run()
+        finally:
+            self.running.pop()
         kernel.launches += 1
         return result
 

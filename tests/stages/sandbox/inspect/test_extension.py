@@ -1,5 +1,7 @@
 """Extensions that torch builds: the same switch, and whether a function is more than the library call that it wraps."""
 
+import pytest
+
 SOURCE = '''
 from torch.utils.cpp_extension import load_inline
 
@@ -16,6 +18,9 @@ void library_into(at::Tensor x, at::Tensor y) { at::mm_out(y, x, x); }
 at::Tensor in_place(at::Tensor x) { scale(x, x, 2); return x; }
 at::Tensor show(at::Tensor x) { auto y = at::zeros({1}); y.data_ptr<float>()[0] = x.data_ptr<float>()[0]; return y; }
 struct Scaler { at::Tensor run(at::Tensor x) { auto y = at::empty_like(x); scale(x, y, 2); return y; } };
+TORCH_LIBRARY(inspected, m) { m.def("own_scale", &prologue); m.def("wrapped", &product);
+  m.def("own_mm(Tensor x) -> Tensor"); }
+TORCH_LIBRARY_IMPL(inspected, CPU, m) { m.impl("own_mm", &product); }
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("product", &product); m.def("composed", &composed); m.def("epilogue", &epilogue);
   m.def("prologue", &prologue); m.def("into", &into); m.def("library_into", &library_into);
@@ -24,6 +29,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
 }
 """
 ext = load_inline("kernelwright_inspected", cpp_sources=[TEXT])
+
+@torch.library.custom_op("registered::product", mutates_args=())
+def product(x: torch.Tensor) -> torch.Tensor:
+    return torch.mm(x, x)
+
+library = torch.library.Library("written", "DEF")
+library.define("product(Tensor x) -> Tensor")
+library.impl("product", lambda x: torch.mm(x, x), "CompositeExplicitAutograd")
 
 def get_inputs():
     return [torch.randn(24, 24)]
@@ -43,6 +56,8 @@ CASES = {
     "return ext.in_place(x.clone())": ("in_place", True, False),
     "return ext.in_place(torch.mm(x, x))": ("in_place", True, False),
     "return ext.Scaler().run(x)": ("Scaler.run", True, False),
+    "return torch.ops.inspected.own_scale(x)": ("inspected.own_scale", True, False),
+    "return torch.ops.inspected.wrapped(x)": ("inspected.wrapped", True, True),
     "ext.show(x); return torch.mm(x, x)": ("show", False, False),
     "return torch.mm(x, x) + 0 * ext.show(x)": ("show", False, False),
     "return torch.mm(x, x).add_(0 * ext.product(x))": ("product", False, True),
@@ -60,5 +75,19 @@ def test_functions_are_switched_off_and_told_from_library_calls(inspect):
     assert found == CASES
 
 
-def test_operators_inside_a_function_are_seen(inspect):
-    assert inspect(SOURCE + "        return ext.product(x)\n")["operators"] == {"aten.mm.default": 1}
+@pytest.mark.parametrize(
+    ("call", "natives"),
+    [
+        ("ext.product(x)", ["product"]),
+        ("torch.ops.inspected.wrapped(x)", ["inspected.wrapped"]),
+        ("torch.ops.inspected.wrapped.default(x)", ["inspected.wrapped"]),
+        ("torch.ops.inspected.own_mm(x)", ["inspected.own_mm"]),
+        ("product(x)", []),
+        ("torch.ops.written.product(x)", []),
+    ],
+)
+def test_operators_inside_a_function_are_seen(inspect, call, natives):
+    """Hidden in C++ or behind a registered operator, a library call stays one; a Python function is no kernel."""
+    report = inspect(SOURCE + f"        return {call}\n")
+    assert report["operators"] == {"aten.mm.default": 1}
+    assert list(report["launched"]) == report["library_only"] == natives

@@ -100,7 +100,8 @@ def test_a_decoy_is_not_missed(inspect, way):
 
 
 def test_each_kernel_is_judged_by_itself(inspect):
-    forward = "y = torch.empty_like(x)\nz = torch.empty(1)\nLIBRARY.relu(P(x), P(y), N(x))\nLIBRARY.first(P(x), P(z))\nreturn y"
+    forward = "y, z = torch.empty_like(x), torch.empty(1)\n"
+    forward += "LIBRARY.relu(P(x), P(y), N(x))\nLIBRARY.first(P(x), P(z))\nreturn y"
     assert inspect(RELU + model(forward))["ablated"] == {"relu": True, "first": False}
 
 
@@ -174,9 +175,9 @@ def test_inputs_and_parameters_are_what_they_were_before_each_call(inspect):
 
 
 def test_random_modules_and_atomic_like_noise_do_not_make_a_decoy_matter(inspect):
-    noisy = "import time\ny = torch.empty_like(x)\nLIBRARY.relu(P(x), P(y), N(x))\n"
-    noisy += "return torch.relu(x) * (1 + 1e-3 * (time.perf_counter_ns() % 7)) + torch.rand(1)"
-    assert inspect(RELU + model(noisy))["ablated"] == {"relu": False}
+    noisy = "self.n += 1\ny = torch.empty_like(x)\nLIBRARY.relu(P(x), P(y), N(x))\n"
+    noisy += "return torch.relu(x) * (1 + 1e-3 * (self.n % 3)) + torch.rand(1)"
+    assert inspect(RELU + model(noisy, "self.n = 0"))["ablated"] == {"relu": False}
 
 
 def test_torch_compile_is_noticed(inspect):
