@@ -26,7 +26,7 @@ from torch._subclasses.fake_tensor import (
 )
 
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
-from kernelwright.kernelbench.problem import Problem
+from kernelwright.kernelbench.problem import Precision, Problem
 from kernelwright.kernelbench.syntax import Shapes, bindings, describe, parse, shapes_fault
 
 FAKE_ABOVE_ELEMENTS = 2**28
@@ -52,6 +52,8 @@ class Contract:
     problem: Problem
     lines: Mapping[str, int]
     """Line of each top-level name."""
+    precision: Precision = Precision.STRICT
+    """What the result may be computed in: the source's `PRECISION`, or strict."""
 
 
 def load(problem: Problem) -> Contract:
@@ -76,6 +78,10 @@ def load(problem: Problem) -> Contract:
     tolerance = namespace.get("TOLERANCE")
     if tolerance is not None and not _positive_number(tolerance):
         raise fault("TOLERANCE", f"TOLERANCE is {tolerance!r}, not a positive number")
+    precision = namespace.get("PRECISION", Precision.STRICT)
+    if precision not in list(Precision):
+        known = ", ".join(repr(str(p)) for p in Precision)
+        raise fault("PRECISION", f"PRECISION is {precision!r}; known: {known}")
     shapes = namespace.get("SHAPES", {})
     if what := shapes_fault(shapes):
         raise fault("SHAPES", what)
@@ -87,6 +93,7 @@ def load(problem: Problem) -> Contract:
         shapes=shapes,
         problem=problem,
         lines=lines,
+        precision=Precision(precision),
     )
 
 

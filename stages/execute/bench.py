@@ -7,13 +7,13 @@ every case, and timed there beside the baselines, with the device to itself.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pickle
 import queue
 import random
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +22,25 @@ import torch
 from kernelwright.kernelbench import contract
 from kernelwright.stages.compile import build_folder
 from kernelwright.stages.execute import building, timing
-from kernelwright.stages.execute.job import Effort, Job, JobResult
-from kernelwright.stages.measure import devices
-from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baselines
+from kernelwright.stages.execute.job import Job, JobResult
+from kernelwright.stages.execute.trial import Trial
+from kernelwright.stages.measure import devices, roofline, traffic
+from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baselines, flags
 from kernelwright.stages.measure.lock import DeviceLock
 from kernelwright.stages.measure.timer import clock_for
-from kernelwright.stages.sandbox import stream
+from kernelwright.stages.sandbox import prebuilt, stream
 from kernelwright.stages.sandbox.arena import Arena
 from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
-from kernelwright.stages.types import Candidate, Check, Compilation, Measurement, OwnWork, Status, Verdict
-from kernelwright.stages.verify import cases, gate, oracle
-from kernelwright.stages.verify.cases import Case
-from kernelwright.stages.verify.oracle import Expected
+from kernelwright.stages.types import Backend, Candidate, Check, Compilation, Measurement, SpeedOfLight
+from kernelwright.stages.verify import admission, cases, conduct, gate, memory_needs, own_work, probes
+from kernelwright.stages.verify.oracle import Oracle
+from kernelwright.stages.verify.source_form import read_form
 
 LANES = 6
 """Candidates that a GPU verifies at once: most of it is starting contexts and compilers, which cores share."""
+PROBING_S = 3.0
+"""Seconds for finding out which inputs a call must read, once a problem."""
 VERIFY_SLOTS = 3
 """Argument sets that a candidate is verified in: it meets the same buffers with new values, and other buffers."""
 
@@ -56,6 +59,8 @@ class Bench:
         self.zygote = zygote
         self.cache = cache
         self.contract = contract.load(job.problem)
+        self.precision = job.precision or self.contract.precision
+        memory_needs.require(memory_needs.predict(self.contract, job.device), job.device)
         self.clock = clock_for(job.device)
         self.lock = DeviceLock(job.device)
         self.environment = devices.environment(job.device)
@@ -63,9 +68,12 @@ class Bench:
         self.init_file = Path(self.files.name) / "init.pkl"
         self.init_file.write_bytes(pickle.dumps(list(self.contract.get_init_inputs())))
         self._instantiate(job.seed)
-        reference = Path(self.files.name) / "reference.py"
-        reference.write_text(job.problem.source)
-        self.baselines = Baselines(zygote, job.baselines, self._load_fields(reference, "Model"), cache)
+        self.reference_file = Path(self.files.name) / "reference.py"
+        self.reference_file.write_text(job.problem.source)
+        self.baselines = Baselines(zygote, job.baselines, self._load_fields(self.reference_file, "Model"), cache)
+        self._flags: dict[str, Any] | None = None
+        self._light: tuple[int, int] | None = None
+        """Least bytes and FLOPs of a call."""
         self.ring: timing.Ring | None = None
         self._arenas: queue.SimpleQueue[dict[str, Arena]] = queue.SimpleQueue()
         self._one_at_a_time = threading.Lock()
@@ -78,100 +86,199 @@ class Bench:
     def draw(self, seed: int) -> None:
         """Draw the model's parameters and the cases anew, and work out the right answers."""
         self._instantiate(seed)
-        self.cases: list[tuple[Case, Expected]] = [
-            (case, oracle.expect(self.model, case, self.contract.tolerance))
-            for case in (
-                cases.draw(self.contract, self.device, seed + i, self.model, jitter=i >= 2)
-                for i in range(self.job.effort.verify_seeds)
-            )
-        ]
+        plan = probes.plan(
+            self.contract,
+            self.model,
+            self.device,
+            seed,
+            thorough=self.job.effort.thorough,
+            precision=self.precision,
+            oracle=self.oracle,
+        )
+        self.cases = plan.pairs
+        first, expected = next(pair for pair in self.cases if not pair[0].layout)
+        self.admission = admission.admit(self.contract, self.model, self.cases, self.precision, oracle=self.oracle)
         timed = [
             cases.draw(self.contract, self.device, seed + 1000 + i, self.model, jitter=False)
-            for i in range(1 if self.cases[0][0].nbytes > timing.SINGLE_ABOVE_BYTES else timing.TIMED_CASES)
+            for i in range(1 if first.nbytes > timing.SINGLE_ABOVE_BYTES else timing.TIMED_CASES)
         ]
         if self.ring is None:
-            self.ring = timing.Ring(self.model, timed, self.cases[0][1], self.contract.tolerance, self.device)
+            self.ring = timing.Ring(self.oracle, timed, expected, self.device)
         else:
-            self.ring.redraw(self.model, timed)
+            self.ring.redraw(self.oracle, timed)
+        self._light = None
 
     def _instantiate(self, seed: int) -> None:
         self.seed = seed
         self.model, _ = contract.instantiate(self.contract, self.device, seed)
+        self.oracle = Oracle(self.model, self.contract.tolerance, self.precision)
 
     def evaluate(self, job: Job, compilation: Compilation, on_stage: Callable[[str], None]) -> JobResult:
         """Verify and measure one compiled candidate. Whatever it does is a verdict, never an exception."""
-        seconds = {"compile": compilation.seconds}
-        checks: list[Check] = []
-        measurement: Measurement | None = None
-        work: OwnWork | None = None
-        runner: Runner | None = None
-        verdict = None if compilation.ok else Verdict(Status.COMPILE_ERROR, compilation.log)
+        trial = Trial(job, compilation, list(self.admission))
         try:
-            if verdict is None:
+            if compilation.ok and trial.passes:
                 with self.lock.shared():
-                    with self._took(seconds, "verify"):
-                        on_stage("verify")
-                        folder = build_folder(job.candidate, self.cache)
-                        folder.mkdir(parents=True, exist_ok=True)
-                        runner = self.zygote.spawn(Phase.RUN, [folder])
-                        verdict = self._verify(runner, job, checks)
-                    if job.timed and verdict.status is Status.CORRECT:
-                        with self._took(seconds, "baselines"):
-                            on_stage("baselines")
-                            self._prepare_baselines()
-            if job.timed and runner is not None and verdict.status is Status.CORRECT:
-                on_stage("measure")
-                with self.lock.exclusive(), self._took(seconds, "measure"):
-                    measurement = self._measure(runner, job, checks)
-                verdict = gate.verdict_from(checks)
+                    self._check(trial, on_stage)
+                if job.timed and trial.passes:
+                    on_stage("measure")
+                    with self.lock.exclusive(), trial.took("measure"):
+                        trial.measurement = self._measure(trial)
         except RunnerFailed as failure:
-            verdict = gate.verdict_of(failure, checks)
+            trial.failure = failure
+            if trial.runner is not None:
+                # What it tried may be the reason, and says more than that it failed.
+                trial.checks += [c for c in conduct.report(trial.runner, job.effort.timeout_s) if not c.passed]
         finally:
-            if runner is not None:
-                runner.kill()
-        correct = verdict.status is Status.CORRECT
-        return JobResult(
-            job.key,
-            job.candidate.hash,
-            verdict,
-            self.environment,
-            compilation=compilation,
-            measurement=measurement if correct else None,
-            work=work,
-            seconds=seconds,
-        )
+            if trial.runner is not None:
+                trial.runner.kill()
+        return trial.result(self.environment)
 
-    def _verify(self, runner: Runner, job: Job, checks: list[Check]) -> Verdict:
-        self._load(runner, job.candidate, job.effort)
+    def _check(self, trial: Trial, on_stage: Callable[[str], None]) -> None:
+        """All that may share the device: building, verifying, and getting the baselines ready."""
         with self._lane() as arenas:
-            for arena in arenas.values():
-                arena.connect(runner)
-            before = gate.Gate(runner, arenas, job.effort.timeout_s, self._random(), checks)
-            before.try_all(self.cases)
-            for arena in arenas.values():
-                arena.disconnect(runner)
-        return gate.verdict_from(checks)
+            build = trial.job.no_library or building.needed(trial.job.candidate)
+            try:
+                self._build_and_verify(trial, arenas, on_stage, build=build)
+            except RunnerFailed as failure:
+                if failure.kind != prebuilt.LATE or build:
+                    raise
+                # Nothing in its source told that it would want a compiler.
+                trial.start_again()
+                self._build_and_verify(trial, arenas, on_stage, build=True)
+        if trial.job.timed and trial.passes:
+            on_stage("baselines")
+            with trial.took("baselines"):
+                self._prepare_baselines()
 
-    def _measure(self, runner: Runner, job: Job, checks: list[Check]) -> Measurement | None:
+    def _build_and_verify(
+        self, trial: Trial, arenas: Mapping[str, Arena], on_stage: Callable[[str], None], *, build: bool
+    ) -> None:
+        if build:
+            on_stage("build")
+            self._build(trial, arenas[""])
+        if trial.passes:
+            on_stage("verify")
+            with trial.took("verify"):
+                trial.runner = self.zygote.spawn(Phase.RUN, [self._own_folder(trial.job.candidate)])
+                self._verify(trial, trial.runner, arenas)
+
+    def _build(self, trial: Trial, arena: Arena) -> None:
+        job = trial.job
+        pair = [case for case, _ in self.cases if not case.layout][:2]
+        built = building.build(
+            self.zygote, job, self.cache, arena, pair, lambda runner: self._load(runner, job, inspect=True)
+        )
+        trial.compilation = dataclasses.replace(
+            trial.compilation,
+            seconds=trial.compilation.seconds + built.seconds,
+            resources=trial.compilation.resources or built.resources,
+        )
+        trial.checks += built.conduct
+        if not trial.passes:
+            return
+        claimed = None if job.candidate.backend is Backend.TORCH else job.candidate.backend
+        form = read_form(job.candidate.source)
+        trial.work, found = own_work.judge(built.inspection, form, claimed=claimed, no_library=job.no_library)
+        trial.checks += found
+
+    def _verify(self, trial: Trial, runner: Runner, arenas: Mapping[str, Arena]) -> None:
+        timeout_s = trial.job.effort.timeout_s
+        self._load(runner, trial.job)
+        trial.checks += [c for c in conduct.report(runner, timeout_s) if not c.passed]
+        if not trial.passes:
+            return
+        for arena in arenas.values():
+            arena.connect(runner)
+        gate.Gate(runner, arenas, timeout_s, self._random(), trial.checks).try_all(self.cases)
+        if trial.passes:
+            trial.checks += [
+                *conduct.report(runner, timeout_s),
+                conduct.same_flags(self._reference_flags(arenas[""]), conduct.flags(runner, timeout_s)),
+                conduct.rest(runner),
+            ]
+        for arena in arenas.values():
+            arena.disconnect(runner)
+
+    def _reference_flags(self, arena: Arena) -> dict[str, Any]:
+        """The global switches as a call of the reference leaves them, in a process of its own."""
+        with self._one_at_a_time:
+            if self._flags is None:
+                runner = self.zygote.spawn(Phase.TRUSTED)
+                try:
+                    runner.ask("load", FIRST_CALL_TIMEOUT_S, **self._load_fields(self.reference_file, "Model"))
+                    arena.connect(runner)
+                    arena.load_state(runner, FIRST_CALL_TIMEOUT_S)
+                    slots = list(arena.slots)[:1]
+                    stream.region(runner, slots, FIRST_CALL_TIMEOUT_S, self._random(), restore=True)
+                    self._flags = conduct.flags(runner, FIRST_CALL_TIMEOUT_S)
+                finally:
+                    runner.kill()
+            return self._flags
+
+    def _measure(self, trial: Trial) -> Measurement | None:
         assert self.ring is not None
-        session = timing.Session(self.ring, self.clock, job.effort, self.baselines.runners, runner, self._random())
-        known = [v for v in (job.incumbent_ms_over_eager, self.best_over_eager) if v is not None]
-        measurement = session.run(checks, min(known, default=None), self.baselines.failed)
+        assert trial.runner is not None
+        effort = trial.job.effort
+        session = timing.Session(self.ring, self.clock, effort, self.baselines.runners, trial.runner, self._random())
+        known = [v for v in (trial.job.incumbent_ms_over_eager, self.best_over_eager) if v is not None]
+        measurement = session.run(trial.checks, min(known, default=None), self.baselines.failed)
         if measurement is None:
             return None
+        trial.checks += [*conduct.report(trial.runner, effort.timeout_s), conduct.rest(trial.runner)]
         if "eager" in measurement.baselines:
             over_eager = measurement.candidate.median_ms / measurement.baselines["eager"].median_ms
             self.best_over_eager = min(self.best_over_eager or over_eager, over_eager)
-        return session.aside(measurement)
+        light, check = self._speed_of_light(measurement)
+        trial.checks += [] if check is None else [check]
+        return session.aside(dataclasses.replace(measurement, speed_of_light=light))
 
-    def _load(self, runner: Runner, candidate: Candidate, effort: Effort) -> None:
+    def _speed_of_light(self, measurement: Measurement) -> tuple[SpeedOfLight, Check | None]:
+        """The byte and FLOP bounds beside the candidate's time. The device is ours alone meanwhile."""
+        assert self.ring is not None
+        ring = self.ring
+        if self._light is None:
+            case = ring.drawn[0]
+            least = traffic.traffic(self.model, case, ring.cache_bytes, budget_s=PROBING_S)
+            self._light = least.bytes_least, traffic.flops(self.model, case)
+        bytes_least, flops = self._light
+        dtype = next((t.dtype for t in ring.drawn[0].tensors if t.is_floating_point()), torch.float32)
+        file = self.cache / "peaks.json"
+        light, check = None, None
+        for again in (False, True):
+            light, check = roofline.judge(
+                measurement.candidate.median_ms,
+                bytes_least,
+                flops,
+                roofline.peaks(self.device, file, again=again),
+                self.precision,
+                ring.cache_bytes,
+                ring.cold,
+                dtype=dtype,
+            )
+            if check is None or check.passed:
+                break
+        assert light is not None
+        return light, check
+
+    def _load(self, runner: Runner, job: Job, *, inspect: bool = False) -> None:
+        candidate = job.candidate
         path = runner.home / f"candidate_{candidate.hash[:12]}.py"
         path.write_text(candidate.source)
         init = runner.home / "init.pkl"
         init.write_bytes(self.init_file.read_bytes())
         caches = building.caches(candidate, self.cache)
-        fields = self._load_fields(path, "ModelNew") | {"environment": caches, "init": str(init)}
-        runner.ask("load", effort.timeout_s, **fields)
+        fields = self._load_fields(path, "ModelNew") | {
+            "environment": caches,
+            "init": str(init),
+            "inspect": inspect,
+        }
+        runner.ask("load", building.timeout_s(job), **fields)
+
+    def _own_folder(self, candidate: Candidate) -> Path:
+        folder = build_folder(candidate, self.cache).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def _load_fields(self, path: Path, class_name: str) -> dict[str, Any]:
         return {
@@ -181,8 +288,9 @@ class Bench:
             "device": self.device,
             "training": self.model.training,
             "threads": torch.get_num_threads(),
-            "allow_tf32": False,
+            **flags(self.precision),
             "compile_mode": None,
+            "inspect": False,
             "environment": {},
         }
 
@@ -212,22 +320,15 @@ class Bench:
             lane = {}
             for case, expected in self.cases:
                 if case.layout not in lane:
-                    lane[case.layout] = Arena(case, expected, VERIFY_SLOTS, self.device)
+                    large = case.nbytes > timing.SINGLE_ABOVE_BYTES
+                    slots = 1 if case.layout else VERIFY_SLOTS - large
+                    lane[case.layout] = Arena(case, expected, slots, self.device)
         for arena in lane.values():
             arena.mend_guards()
         try:
             yield lane
         finally:
             self._arenas.put(lane)
-
-    @staticmethod
-    @contextlib.contextmanager
-    def _took(seconds: dict[str, float], stage: str) -> Iterator[None]:
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            seconds[stage] = seconds.get(stage, 0.0) + time.monotonic() - start
 
     @staticmethod
     def _random() -> random.Random:

@@ -7,20 +7,25 @@ where a candidate is looked into: which operators it runs, and whether its own k
 
 from __future__ import annotations
 
+import ast
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelwright.stages.codec import from_json
 from kernelwright.stages.compile import build_folder
 from kernelwright.stages.compile.deferred import builds_itself, calls_extension_loader
 from kernelwright.stages.execute.job import Job
 from kernelwright.stages.sandbox import stream
 from kernelwright.stages.sandbox.arena import Arena
 from kernelwright.stages.sandbox.confine import Phase
-from kernelwright.stages.sandbox.pool import Runner, Zygote
-from kernelwright.stages.types import Backend, Candidate
+from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
+from kernelwright.stages.types import Backend, Candidate, Check, KernelResources
+from kernelwright.stages.verify import conduct
+from kernelwright.stages.verify.cases import Case
+from kernelwright.stages.verify.source_form import read_form
 
 EXTENSION_TIMEOUT_S = 300.0
 """A torch extension takes half a minute to compile on a fast machine, since it includes torch's headers."""
@@ -31,8 +36,12 @@ class Build:
     """What the throwaway process told. None of it counts in the candidate's favour."""
 
     seconds: float
-    inspection: Mapping[str, Any] | None
-    """Operators, kernels and ablations (`sandbox/inspect.py`); None for a candidate without kernels of its own."""
+    resources: tuple[KernelResources, ...]
+    """Of the Triton kernels that it launched."""
+    inspection: dict[str, Any]
+    """Operators, kernels and ablations (`sandbox/inspect`)."""
+    conduct: list[Check]
+    """What it was seen doing that a kernel has no need of."""
 
 
 def caches(candidate: Candidate, cache: Path) -> dict[str, str]:
@@ -47,8 +56,13 @@ def caches(candidate: Candidate, cache: Path) -> dict[str, str]:
 
 
 def needed(candidate: Candidate) -> bool:
-    """Whether a candidate has something to build or to look into."""
-    return candidate.backend is not Backend.TORCH or builds_itself(candidate)
+    """Whether a candidate has something to build or to look into: kernels, or handlers that may compute the answer."""
+    return (
+        candidate.backend is not Backend.TORCH
+        or builds_itself(candidate)
+        or bool(read_form(candidate.source).backends)
+        or has_handlers(candidate.source)
+    )
 
 
 def timeout_s(job: Job) -> float:
@@ -58,23 +72,49 @@ def timeout_s(job: Job) -> float:
     return job.effort.timeout_s
 
 
-def build(zygote: Zygote, job: Job, cache: Path, arena: Arena, load: Callable[[Runner], None]) -> Build:
-    """Run the phase on what the arena's first slot holds. Raises RunnerFailed for what the candidate does wrong."""
+def build(
+    zygote: Zygote, job: Job, cache: Path, arena: Arena, cases: Sequence[Case], load: Callable[[Runner], None]
+) -> Build:
+    """Run the phase on two cases. Raises RunnerFailed for what the candidate does wrong."""
     start = time.monotonic()
     limit = timeout_s(job)
-    for folder in caches(job.candidate, cache).values():
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    runner = zygote.spawn(Phase.BUILD, [build_folder(job.candidate, cache).absolute()])
+    folders = [Path(folder) for folder in caches(job.candidate, cache).values()]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    arena.write_state(cases[0])
+    slots = list(arena.slots)[: len(cases)]
+    for slot, case in zip(slots, cases, strict=True):
+        arena.write_slot(slot, case)
+    runner = zygote.spawn(Phase.BUILD, folders[:1])
     try:
         load(runner)
         arena.connect(runner)
         arena.load_state(runner, limit)
-        slot = next(iter(arena.slots))
         stream.begin(runner, limit, restore=True)
-        stream.call(runner, [[slot]], limit)
-        inspection = None
-        if job.candidate.backend is not Backend.TORCH:
-            inspection = runner.ask("inspect", limit, slot=slot)
-        return Build(time.monotonic() - start, inspection)
+        stream.call(runner, [slots[:1]], limit)
+        resources: list[Any] = []
+        if job.candidate.backend is Backend.TRITON and job.device == "cuda":
+            resources = runner.ask("resources", limit)["resources"]
+        return Build(
+            inspection=runner.ask("inspect", limit, slot=slots[0], other=slots[-1]),
+            conduct=[c for c in conduct.report(runner, limit) if not c.passed],
+            resources=tuple(from_json(KernelResources, data) for data in resources),
+            seconds=time.monotonic() - start,
+        )
+    except RunnerFailed:
+        seen = [c for c in conduct.report(runner, limit) if not c.passed]
+        if not seen:
+            raise
+        return Build(time.monotonic() - start, (), {}, seen)
     finally:
         runner.kill()
+
+
+def has_handlers(source: str) -> bool:
+    """Whether a function in the source handles exceptions."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return any(isinstance(node, ast.Try | ast.TryStar) for function in functions for node in ast.walk(function))

@@ -17,10 +17,10 @@ from kernelwright.stages.types import Candidate, Compilation, Environment, Measu
 class Effort:
     """How much to spend on one candidate."""
 
-    verify_seeds: int = 5
-    """Sets of fresh random inputs that the candidate must get right."""
+    thorough: bool = True
+    """False: only the cases that catch most, where verification must be quick."""
     screen_rounds: int = 4
-    """Interleaved rounds after which a candidate that is clearly slower than the incumbent is dropped."""
+    """Interleaved rounds from which on a candidate that surely loses to the incumbent is dropped; 0: never."""
     rounds: int = 15
     """Interleaved rounds in all; each gives one sample of the candidate and of every baseline."""
     region_ms: float = 20.0

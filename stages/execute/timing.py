@@ -12,17 +12,16 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-
 from kernelwright.stages.execute.job import Effort
 from kernelwright.stages.measure import devices, stats
+from kernelwright.stages.measure.state import Sampler
 from kernelwright.stages.measure.timer import Clock, Stopwatch
 from kernelwright.stages.sandbox.arena import Arena, scaled
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed
 from kernelwright.stages.types import Check, Measurement
-from kernelwright.stages.verify import gate, oracle
+from kernelwright.stages.verify import gate
 from kernelwright.stages.verify.cases import Case
-from kernelwright.stages.verify.oracle import Expected
+from kernelwright.stages.verify.oracle import Expected, Oracle
 
 TIMED_CASES = 3
 """Drawn argument sets that the ring's contents are made from."""
@@ -32,7 +31,7 @@ SINGLE_ABOVE_BYTES = 2**30
 """Arguments larger than this are drawn once: copies would take the memory that the module needs."""
 LEAST_SLOTS, MAX_SLOTS = 2, 32
 CLEARLY_SLOWER = 1.25
-"""A candidate whose first rounds are slower than the incumbent by this factor is dropped."""
+"""A candidate that is surely slower than the incumbent by this factor is dropped."""
 CHECKED_ROUNDS = 0.25
 """Share of the rounds in which an output of the candidate's timed calls is compared; the last one always is."""
 WARM_REGIONS = 3
@@ -43,27 +42,24 @@ GRAPH_BELOW_MS = 0.02
 class Ring:
     """The argument sets of timed calls, and the answers to whatever they hold."""
 
-    def __init__(
-        self, model: torch.nn.Module, drawn: list[Case], like: Expected, tolerance: float | None, device: str
-    ) -> None:
+    def __init__(self, oracle: Oracle, drawn: list[Case], like: Expected, device: str) -> None:
         self.cache_bytes = devices.last_level_cache_bytes(device)
         wanted = -(-2 * self.cache_bytes // max(drawn[0].nbytes, 1))
         self.arena = Arena(drawn[0], like, min(max(wanted, LEAST_SLOTS), MAX_SLOTS), device)
         self.slots = list(self.arena.slots)
-        self.tolerance = tolerance
         self.in_place = like.in_place
         self.changes_state = like.changes_state
         self._contents: dict[int, _Scaled] = {}
-        self.redraw(model, drawn)
+        self.redraw(oracle, drawn)
 
     @property
     def cold(self) -> bool:
         """Whether consecutive calls find their inputs outside of the last-level cache."""
         return self.drawn[0].nbytes * len(self.slots) >= 2 * self.cache_bytes
 
-    def redraw(self, model: torch.nn.Module, drawn: list[Case]) -> None:
+    def redraw(self, oracle: Oracle, drawn: list[Case]) -> None:
         """Other parameters and other drawn sets."""
-        self.model = model
+        self.oracle = oracle
         self.drawn = drawn
         self.arena.write_state(drawn[0])
         self.refill(random.Random(0))
@@ -77,7 +73,7 @@ class Ring:
 
     def answer(self, slot: int) -> Expected:
         """What the reference gives for what a slot holds."""
-        return oracle.expect(self.model, self._contents[slot].case(), self.tolerance)
+        return self.oracle.expect(self._contents[slot].case())
 
 
 @dataclass(frozen=True)
@@ -111,6 +107,7 @@ class Session:
         self.candidate = candidate
         self.contenders = {**baselines, "candidate": candidate}
         self.timeout_s = max(effort.timeout_s, effort.region_ms)
+        self.sampler = Sampler(ring.arena.device)
         self.watch = Stopwatch(
             ring.slots,
             clock,
@@ -139,7 +136,8 @@ class Session:
             self.watch.round(self.contenders, after)
             if any(not c.passed for c in checks):
                 return None
-            if number + 1 == self.effort.screen_rounds and self._clearly_slower(best_over_eager):
+            self.sampler.sample()
+            if 0 < self.effort.screen_rounds <= number + 1 < rounds and self._clearly_slower(best_over_eager):
                 screened = True
                 break
         checks.append(self.watch.agreement("candidate"))
@@ -176,8 +174,8 @@ class Session:
     def _clearly_slower(self, best_over_eager: float | None) -> bool:
         if best_over_eager is None or "eager" not in self.contenders:
             return False
-        ratio = self.watch.timing("candidate").median_ms / self.watch.timing("eager").median_ms
-        return ratio > CLEARLY_SLOWER * best_over_eager
+        eager, candidate = (self.watch.timing(name).samples_ms for name in ("eager", "candidate"))
+        return stats.loses(eager, candidate, CLEARLY_SLOWER * best_over_eager)
 
     def _measurement(self, screened: bool, absent: Mapping[str, str]) -> Measurement:
         candidate = self.watch.timing("candidate")
@@ -195,4 +193,5 @@ class Session:
             speedups={name: stats.speedup(t.samples_ms, candidate.samples_ms) for name, t in baselines.items()},
             method=method,
             screened_out=screened,
+            device_state=self.sampler.state(),
         )

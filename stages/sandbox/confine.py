@@ -79,6 +79,8 @@ CACHE_VARIABLES = {
 
 phase = Phase.TRUSTED
 """This process's phase, for those who behave by it."""
+caches: tuple[Path, ...] = ()
+"""Its cache folders."""
 
 
 def become_able() -> None:
@@ -88,14 +90,19 @@ def become_able() -> None:
             linux.own_user_namespace()
 
 
-def enter(home: Path, own_phase: Phase, caches: Sequence[Path], limits: Limits, plan: Plan) -> Outcome:
+def files_are_own() -> bool:
+    """Whether this process sees a file system made for it alone."""
+    return view.OWN_FOLDER.is_dir()
+
+
+def enter(home: Path, own_phase: Phase, own_caches: Sequence[Path], limits: Limits, plan: Plan) -> Outcome:
     """In the child, before anything of a candidate's is read: take the measures of `plan`, and say which were taken.
 
     `home` is a folder with the empty folders `view.WRITABLE` in it. What a plan without `works` finds missing is left
     out; where a probe has found that a measure works, its failure raises OSError.
     """
-    global phase
-    phase = own_phase
+    global phase, caches
+    phase, caches = own_phase, tuple(own_caches)
     os.setsid()
     taken: Outcome = {}
 

@@ -64,7 +64,7 @@ def _keep(child: Callable[[], object], telling: int, *, apart: bool) -> None:
     try:
         if apart:
             linux.unshare(linux.CLONE_NEWPID)
-            first = _fork(_bury_orphans, telling)
+            first = _first_of_namespace(telling)
         else:
             linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
         runner = _fork(child, telling)
@@ -83,6 +83,25 @@ def _keep(child: Callable[[], object], telling: int, *, apart: bool) -> None:
             os.kill(pid, signal.SIGKILL)
     _bury(runner)
     _end_as(status)
+
+
+def _first_of_namespace(telling: int) -> int:
+    """Fork the namespace's first process, and wait until it has chosen where the numbers of the others begin."""
+    own = os.getpid()
+    reading, writing = os.pipe()
+
+    def bury_orphans() -> None:
+        # CUDA names shared files by user and process number: runners that all had number 2 would open each other's.
+        with contextlib.suppress(OSError):
+            Path("/proc/sys/kernel/ns_last_pid").write_text(str(own))
+        os.write(writing, b".")
+        _bury_orphans()
+
+    first = _fork(bury_orphans, telling)
+    os.close(writing)
+    os.read(reading, 1)
+    os.close(reading)
+    return first
 
 
 def _fork(child: Callable[[], object], telling: int) -> int:

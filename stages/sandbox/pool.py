@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.kernelbench.errors import EnvironmentFault
-from kernelwright.stages.sandbox import confine, watchdog
+from kernelwright.stages.sandbox import census, confine, watchdog
 from kernelwright.stages.sandbox.confine import Limits, Outcome, Phase
 from kernelwright.stages.sandbox.keep import descendants
 from kernelwright.stages.sandbox.protocol import Channel, ChannelClosed, ChannelTimeout
@@ -154,6 +154,8 @@ class Zygote:
                 "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
                 # numpy's BLAS would start threads at import, and only a single-threaded process may fork.
                 "OPENBLAS_NUM_THREADS": "1",
+                # How long threads of LLVM's and Intel's OpenMP spin after a parallel region; 200 if nobody says.
+                "KMP_BLOCKTIME": str(census.KMP_BLOCKTIME_MS),
                 "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
                 "TORCHINDUCTOR_COMPILE_THREADS": "1",
                 "PYTHONDONTWRITEBYTECODE": "1",

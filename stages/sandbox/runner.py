@@ -10,12 +10,16 @@ perhaps a `fetch` of an output that it kept. Which calls are timed, and which ou
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
-from kernelwright.stages.sandbox import memory, poison, tree
+from kernelwright.stages.sandbox import confine, memory, poison, prebuilt, resources, tree, watch, witness
+from kernelwright.stages.sandbox.inspect import Inspection
 from kernelwright.stages.sandbox.loading import Refused, build, describe, out_of_memory, pair_parameters
 from kernelwright.stages.sandbox.protocol import Channel, ChannelClosed
 
@@ -33,11 +37,14 @@ class Runner:
         self.segments: dict[int, memory.Segment] = {}
         self.module: torch.nn.Module | None = None
         self.call: Any = None
+        self.file: ModuleType | None = None
+        self.inspection: Inspection | None = None
         self.slots: dict[int, tuple[Any, ...]] = {}
         self.given_state: dict[str, torch.Tensor] = {}
         self.outputs: deque[Any] = deque(maxlen=KEPT_OUTPUTS)
         self.sizes: set[int] = set()
         self.random_state: list[Any] = []
+        self.witness: witness.Witness | None = None
         self.go: torch.cuda.Event | None = None
         self.done: torch.cuda.Event | None = None
 
@@ -54,6 +61,8 @@ class Runner:
                 answer = {"error": refusal.kind, "message": str(refusal)}
             except Exception as error:  # noqa: BLE001 - the process boundary: whatever the module raises is reported
                 answer = {"error": "oom" if out_of_memory(error) else "crash", "message": describe(error)}
+            if "error" in answer and (late := prebuilt.missed()):
+                answer = {"error": prebuilt.LATE, "message": f"{late}\n{answer['message']}"}
             self.channel.send(answer)
 
     def do_attach(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -78,10 +87,22 @@ class Runner:
         os.environ.update(message["environment"])
         _set_flags(self.device, message["threads"], message["allow_tf32"])
         self.random_state = _random_state(self.device)
+        if confine.phase is not confine.Phase.TRUSTED:
+            prebuilt.install(confine.caches)
+            watch.install(message["path"], confine.phase)
+            if message["inspect"]:
+                self.inspection = Inspection(Path(message["path"]), self.device)
+            self.witness = witness.Witness()
         self.module = build(message)
+        self.file = sys.modules.get(Path(message["path"]).stem)
         mode = message["compile_mode"]
         self.call = self.module if mode is None else torch.compile(self.module, mode=mode)
         return {}
+
+    def do_witness(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """What the module was seen doing and has replaced, and the global flags that it leaves."""
+        changes = [] if self.witness is None else self.witness.changes()
+        return {"seen": watch.seen(), "changes": changes, "flags": witness.flags()}
 
     def do_state(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Take parameters and buffers from shared memory, by name; by order and shape when the names differ."""
@@ -181,6 +202,15 @@ class Runner:
 
         self.call = replay
         return {}
+
+    def do_inspect(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Look into the module: what runs, and whether its own kernels matter, on two slots with different values."""
+        assert self.inspection is not None
+        return self.inspection.report(self.call, self.slots[message["slot"]], self.slots[message["other"]])
+
+    def do_resources(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """What the Triton kernels that the file defines, and that have been launched, need of the device."""
+        return {"resources": resources.launched(self.file) if self.file else []}
 
     def _restore(self) -> None:
         assert self.module is not None

@@ -29,6 +29,8 @@ KERNEL_SETTINGS = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "
 """Names in /proc through which root, even without capabilities, could change the machine."""
 WRITABLE = ("work", "tmp", "home")
 """The parts of a process's own folder: the working directory, TMPDIR and HOME."""
+OWN_FOLDER = Path("/.own")
+"""Holds what a process writes; there only where `build` has made the root."""
 _PACKAGE = Path(__file__).absolute().parents[2]
 _PROC = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
 COPY_LIMIT = 256 * 2**20
@@ -99,10 +101,10 @@ def build(home: Path, shown: Sequence[Path], caches: Sequence[Path], *, keep_wri
     for link, target in {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}.items():
         (root / "dev" / link).symlink_to(target)
     linux.mount("proc", _made(root / "proc"), "proc", _PROC)
-    writable = [_own_part(root, "tmp", root / "tmp"), _own_part(root, "shm", root / "dev" / "shm")]
+    writable = [_own_part(root, "tmp", root / "tmp"), _shared_memory(root, devices)]
     linux.bind(home, _made(_inside(root, home)), recursive=False)
     for number, cache in enumerate(caches):
-        copy = root / ".own" / f"cache-{number}"
+        copy = _inside(root, OWN_FOLDER) / f"cache-{number}"
         copied = not keep_writes and copy_tree(cache, copy, COPY_LIMIT)
         linux.bind(copy if copied else cache, _made(_inside(root, cache)), recursive=False)
         writable += [_inside(root, cache)] if copied or keep_writes else []
@@ -112,6 +114,18 @@ def build(home: Path, shown: Sequence[Path], caches: Sequence[Path], *, keep_wri
         linux.set_read_only(folder, False)
     _guard_proc(root / "proc")
     linux.enter_root(root)
+
+
+def _shared_memory(root: Path, devices: Sequence[Path]) -> Path:
+    """/dev/shm: the process's own, but the machine's where there is an NVIDIA GPU.
+
+    CUDA shares events between processes through files there, which the other side must find under the same name.
+    """
+    if not any(node.name.startswith("nvidia") for node in devices):
+        return _own_part(root, "shm", root / "dev" / "shm")
+    target = _made(root / "dev" / "shm")
+    linux.bind(Path("/dev/shm"), target, recursive=False)
+    return target
 
 
 def own_proc() -> None:
@@ -148,7 +162,7 @@ def _show(paths: Sequence[Path], root: Path) -> None:
 
 
 def _own_part(root: Path, name: str, target: Path) -> Path:
-    source = _made(root / ".own" / name)
+    source = _made(_inside(root, OWN_FOLDER) / name)
     # As wide open as /tmp is: the process may be any user's.
     source.chmod(0o1777)
     linux.bind(source, _made(target), recursive=False)

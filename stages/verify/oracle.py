@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from kernelwright.kernelbench.problem import Precision
 from kernelwright.stages.sandbox import tree
-from kernelwright.stages.verify.cases import Case
-from kernelwright.stages.verify.tolerance import Yardstick, yardstick
+from kernelwright.stages.verify.cases import Case, copy_of, same_values
+from kernelwright.stages.verify.indices import index_rule
+from kernelwright.stages.verify.tolerance import TF32_FACTOR, Allowance, Bounds, yardstick
+from kernelwright.stages.verify.upcast import WIDE, CannotUpcast, Upcasting
+
+ROUNDED_EPS = 4.0
+"""Stressed cases: by how many epsilons each input is moved, up or down, to see what rounding it would do."""
 
 
 @dataclass(frozen=True)
@@ -20,17 +28,28 @@ class Expected:
     structure: Any
     exact: tuple[torch.Tensor, ...]
     eager: tuple[torch.Tensor, ...]
-    bounds: tuple[Yardstick | None, ...]
+    bounds: tuple[Bounds, ...]
     """How far each output may be from `exact`."""
     inputs_after: tuple[torch.Tensor, ...]
     """The arguments' tensors after the reference's call: equal to the ones before, unless it works in place."""
 
     in_place: bool = False
-    state_after: dict[str, tuple[torch.Tensor, torch.Tensor, Yardstick | None]] = field(default_factory=dict)
+    state_after: dict[str, tuple[torch.Tensor, torch.Tensor, Bounds]] = field(default_factory=dict)
+    """What the reference changes of its state (running statistics in training), by name: exact, eager, bounds."""
+    aliases: tuple[int | None, ...] = ()
+    """For each output, the number of the argument's tensor whose memory it shares in the reference, or None."""
+    random: bool = False
+    """Whether the reference calls an operator that draws random numbers."""
+    operators: frozenset[str] = frozenset()
+    """Names of the operators that the reference calls."""
+    precision: str = "float64"
+    """The oracle's: `float64`, or `float32` where the reference has no float64 form or that did not fit."""
+    limit: float = 0.0
+    """The largest of eager's own rms errors, in units of the output's rms: near 1, the case can tell nothing."""
 
     @property
     def changes_state(self) -> bool:
-        """Whether the reference changes its buffers."""
+        """Whether a call leaves parameters or buffers changed."""
         return bool(self.state_after)
 
     @property
@@ -39,33 +58,167 @@ class Expected:
         return sum(t.numel() * t.element_size() for t in (*self.exact, *self.eager, *self.inputs_after))
 
 
-def expect(model: torch.nn.Module, case: Case, tolerance: float | None) -> Expected:
-    """Run the reference on a case in its own precision and in float64, and derive the bounds.
+class Oracle:
+    """Answers for the cases of one reference; holds its float64 twin, so that it is made once."""
 
-    The model's state is left as the case gives it. `tolerance` is the task's own, if it states one.
+    def __init__(
+        self, model: torch.nn.Module, tolerance: float | None, precision: Precision = Precision.STRICT
+    ) -> None:
+        self.model = model
+        self.tolerance = tolerance
+        self.precision = precision
+        self._wide: torch.nn.Module | None = None
+
+    def expect(self, case: Case) -> Expected:
+        """Run the reference on a case in its own precision and in float64, and derive the bounds."""
+        inputs = [copy_of(t) for t in case.tensors]
+        structure, eager, eager_state = _call(self.model, case, inputs)
+        changed = [not same_values(now, before) for now, before in zip(inputs, case.tensors, strict=True)]
+        after = tuple(now if c else t for now, c, t in zip(inputs, changed, case.tensors, strict=True))
+        aliases = tuple(_alias(output, inputs) for output in eager)
+        wide = self._wide_call(case, case.tensors)
+        if wide is not None and not _alike(wide[0], eager):
+            wide = None
+        precision = "float32" if wide is None else "float64"
+        exact, exact_state, mode = wide if wide is not None else (eager, eager_state, Upcasting())
+        pointed = [
+            mode.indexed(t) if not own.is_floating_point() else None for t, own in zip(exact, eager, strict=True)
+        ]
+        exact, eager = [widened(t.detach()) for t in exact], [t.detach() for t in eager]
+        allowed = self._allowances(case) if precision == "float64" else []
+        bounds: list[Bounds] = []
+        for i, (right, own) in enumerate(zip(exact, eager, strict=True)):
+            place = pointed[i]
+            rule = index_rule(place, right, own, float_dtype(case)) if place is not None else None
+            bounds.append(
+                rule or self._yardstick(case, right, own, precision, [Allowance(a[i], f) for a, f in allowed])
+            )
+        state_after = {
+            name: (right, eager_state[name], self._yardstick(case, right, eager_state[name], precision, []))
+            for name, right in ((n, widened(exact_state.get(n, eager_state[n]))) for n in eager_state)
+            if not same_values(eager_state[name], case.state[name])
+        }
+        return Expected(
+            structure,
+            tuple(exact),
+            tuple(eager),
+            tuple(bounds),
+            after,
+            in_place=any(changed),
+            state_after=state_after,
+            aliases=aliases,
+            random=mode.random,
+            operators=frozenset(mode.operators),
+            precision=precision,
+            limit=max((getattr(b, "own", 0.0) for b in bounds), default=0.0),
+        )
+
+    def eager(self, case: Case) -> tuple[torch.Tensor, ...]:
+        """The reference's outputs in its own precision, and nothing else."""
+        _, outputs, _ = _call(self.model, case, [copy_of(t) for t in case.tensors])
+        return tuple(t.detach() for t in outputs)
+
+    def _yardstick(
+        self, case: Case, exact: torch.Tensor, eager: torch.Tensor, precision: str, allowed: Sequence[Allowance]
+    ) -> Bounds:
+        terms = max((t.numel() for t in case.tensors), default=1) // max(eager.numel(), 1)
+        kept = tuple(a for a in allowed if a.answer.shape == exact.shape)
+        return yardstick(
+            exact,
+            eager,
+            precision,
+            self.tolerance,
+            self.precision,
+            terms=terms,
+            allowances=kept,
+            lenient=case.specials,
+        )
+
+    def _allowances(self, case: Case) -> list[tuple[list[torch.Tensor], float]]:
+        """The oracle's answers under what may be rounded: inputs in stressed cases, operands where TF32 is allowed."""
+        answers = []
+        if case.stressed and not case.specials:
+            moved = self._wide_call(case, [_rounded(t, seed) for seed, t in enumerate(case.tensors)])
+            answers += [] if moved is None else [(moved[0], 1.0)]
+        if self.precision is Precision.TF32:
+            lowered = self._wide_call(case, case.tensors, tf32=True)
+            answers += [] if lowered is None else [(lowered[0], TF32_FACTOR)]
+        return answers
+
+    def _wide_call(
+        self, case: Case, tensors: Sequence[torch.Tensor], *, tf32: bool = False
+    ) -> tuple[list[torch.Tensor], dict[str, torch.Tensor], Upcasting] | None:
+        """(outputs, state after, what was seen) in float64, or None where that cannot be."""
+        mode = Upcasting(tf32=tf32)
+        try:
+            if self._wide is None:
+                self._wide = copy.deepcopy(self.model).double()
+            _, outputs, state = _call(self._wide, case, [widened(t) for t in tensors], mode)
+        except (CannotUpcast, RuntimeError, TypeError, NotImplementedError, torch.OutOfMemoryError):
+            return None
+        return outputs, state, mode
+
+
+def expect(
+    model: torch.nn.Module, case: Case, tolerance: float | None, precision: Precision = Precision.STRICT
+) -> Expected:
+    """One case's answer. The model's state is left as the case gives it.
+
+    Args:
+        model: The reference, on the case's device.
+        case: The call.
+        tolerance: The task's own, if it states one.
+        precision: The task's contract.
     """
-    inputs = [t.clone() for t in case.tensors]
-    structure, eager = _call(model, case, inputs)
-    after = tuple(t if not torch.equal(t, before) else before for t, before in zip(inputs, case.tensors, strict=True))
-    try:
-        exact = _call(copy.deepcopy(model).double(), case, [_upcast(t) for t in case.tensors])[1]
-        precision = "float64"
-    except (RuntimeError, TypeError):
-        # A reference that names its own dtype (torch.zeros(..., dtype=torch.float32) @ x) cannot be upcast.
-        exact, precision = eager, "float32"
-    exact = [_upcast(t) for t in exact]
-    bounds = tuple(yardstick(e, own, precision, tolerance) for e, own in zip(exact, eager, strict=True))
-    return Expected(structure, tuple(exact), tuple(eager), bounds, after)
+    return Oracle(model, tolerance, precision).expect(case)
 
 
-def _call(model: torch.nn.Module, case: Case, inputs: list[torch.Tensor]) -> tuple[Any, list[torch.Tensor]]:
+def widened(value: torch.Tensor) -> torch.Tensor:
+    """A copy, in float64 or complex128 where the dtype is narrower; integers and booleans as they are."""
+    return copy_of(value, WIDE.get(value.dtype, value.dtype))
+
+
+def _call(
+    model: torch.nn.Module, case: Case, inputs: list[torch.Tensor], mode: Upcasting | None = None
+) -> tuple[Any, list[torch.Tensor], dict[str, torch.Tensor]]:
+    """(structure, outputs, what the call changed of the state). The state is put back afterwards."""
     model.load_state_dict(case.state)
+    before = {name: (id(t), t._version) for name, t in model.state_dict(keep_vars=True).items()}
     outputs: list[torch.Tensor] = []
-    with torch.no_grad():
+    with torch.no_grad(), mode or contextlib.nullcontext():
         structure = tree.flatten(model(*case.arguments(inputs)), outputs)
-    model.load_state_dict(case.state)
-    return structure, [t.detach() for t in outputs]
+    changed = {
+        name: t.detach().clone()
+        for name, t in model.state_dict(keep_vars=True).items()
+        if before[name] != (id(t), t._version)
+    }
+    if changed:
+        model.load_state_dict(case.state)
+    return structure, outputs, changed
 
 
-def _upcast(value: torch.Tensor) -> torch.Tensor:
-    return value.double() if value.is_floating_point() else value.clone()
+def _alike(exact: Sequence[torch.Tensor], eager: Sequence[torch.Tensor]) -> bool:
+    """Whether both runs gave the same number of tensors, of the same shapes, floating in the same places."""
+    return [(t.shape, t.is_floating_point()) for t in exact] == [(t.shape, t.is_floating_point()) for t in eager]
+
+
+def _alias(output: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int | None:
+    where = output.untyped_storage().data_ptr()
+    return next((i for i, t in enumerate(inputs) if where and t.untyped_storage().data_ptr() == where), None)
+
+
+def _rounded(value: torch.Tensor, seed: int) -> torch.Tensor:
+    """Each element moved by `ROUNDED_EPS` epsilons up or down, and by what flushing denormals would take away."""
+    if not value.is_floating_point():
+        return value
+    kind = torch.finfo(value.dtype)
+    generator = torch.Generator(device=value.device).manual_seed(seed)
+    sign = torch.randint(0, 2, value.shape, generator=generator, device=value.device, dtype=torch.int8).double()
+    sign.mul_(2.0).sub_(1.0)
+    return value.double().mul_(1.0 + ROUNDED_EPS * kind.eps * sign).add_(kind.tiny * sign)
+
+
+def float_dtype(case: Case) -> torch.dtype:
+    """The narrowest floating dtype among the arguments and the parameters: what the task computes in."""
+    kinds = [t.dtype for t in (*case.tensors, *case.state.values()) if t.is_floating_point()]
+    return min(kinds, key=lambda kind: kind.itemsize, default=torch.float32)

@@ -88,9 +88,9 @@ WRONG = {
         "global calls\ncalls += 1\nreturn super().forward(x) if calls < 3 else torch.zeros_like(x)",
         "output 0",
     ),
-    "is right until it has been called forty times": (
-        "global calls\ncalls += 1\nreturn super().forward(x) if calls < 40 else torch.zeros_like(x)",
-        "timed call",
+    "is right until it has been called twenty times": (
+        "global calls\ncalls += 1\nreturn super().forward(x) if calls < 20 else torch.zeros_like(x)",
+        "output 0",
     ),
     "is wrong every seventh time": (
         "global calls\ncalls += 1\ny = super().forward(x)\nif calls % 7 == 0: y[-1, -1] = 0.0\nreturn y",
@@ -105,7 +105,7 @@ WRONG = {
         "norm.bias changed",
     ),
     "writes beyond its input": (
-        "ctypes.memset(x.data_ptr() + x.numel() * 4, 7, 16)\nreturn super().forward(x)",
+        "if x.is_contiguous(): ctypes.memset(x.data_ptr() + x.numel() * 4, 7, 16)\nreturn super().forward(x)",
         "bytes were written outside of every tensor",
     ),
     "returns a tensor that computes when it is looked at": (

@@ -35,7 +35,7 @@ def get_init_inputs():
     return [64]
 """
 PROBLEM = Problem("scaled", REFERENCE, "scaled.py")
-EFFORT = Effort(verify_seeds=2, rounds=2, region_ms=1.0, timeout_s=3.0)
+EFFORT = Effort(thorough=False, rounds=2, region_ms=1.0, timeout_s=3.0)
 RIGHT = "return torch.tanh(x * self.weight)"
 
 # (forward, what stands at module level, what stands in the constructor)

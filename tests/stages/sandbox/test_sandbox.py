@@ -17,6 +17,7 @@ LOAD = {
     "training": True,
     "threads": 2,
     "allow_tf32": False,
+    "inspect": False,
     "compile_mode": None,
     "environment": {},
 }

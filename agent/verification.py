@@ -1,0 +1,209 @@
+"""Judge candidates that somebody hands in: read the files, make jobs, run them in a worker that leaves no trace."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
+from kernelwright.kernelbench.problem import Precision, Problem
+from kernelwright.stages.execute.job import Effort, Job, JobResult, Progress
+from kernelwright.stages.execute.local import LocalExecutor
+from kernelwright.stages.types import Backend, Candidate, Check, Ratio, Status, Verdict
+
+if TYPE_CHECKING:
+    from kernelwright.stages.execute.job import Executor
+
+BASELINES = ("eager", "compile", "max-autotune")
+"""What a candidate can be timed beside."""
+DEFAULT_BASELINES = ("eager", "compile")
+
+Watch = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How candidates are judged. All of it is in the command that repeats a verdict."""
+
+    device: str = "cpu"
+    precision: Precision | None = None
+    """None: what the problem says, else `strict`."""
+    no_library: bool = False
+    timed: bool = True
+    baselines: tuple[str, ...] = DEFAULT_BASELINES
+    seed: int = field(default_factory=lambda: random.SystemRandom().getrandbits(31))
+    """Of the inputs; drawn anew unless given."""
+    timeout_s: float = Effort.timeout_s
+
+    def __post_init__(self) -> None:
+        if self.device not in ("cpu", "cuda"):
+            raise UsageError(f"device is {self.device!r}; use cpu or cuda")
+        if unknown := [name for name in self.baselines if name not in BASELINES]:
+            raise UsageError(f"no baseline {unknown[0]!r}; known: {', '.join(BASELINES)}")
+        if not 0.0 < self.timeout_s < float("inf"):
+            raise UsageError(f"the time limit is {self.timeout_s:g} s; it must be a positive number of seconds")
+
+    def options(self) -> list[str]:
+        """As they are typed; defaults are left out, the seed never."""
+        default = Terms(seed=self.seed)
+        words = ["--device", self.device] if self.device != default.device else []
+        words += ["--precision", self.precision.value] if self.precision else []
+        words += ["--no-library"] if self.no_library else []
+        words += [] if self.timed else ["--no-time"]
+        words += ["--baselines", ",".join(self.baselines)] if self.baselines != default.baselines else []
+        words += ["--timeout", f"{self.timeout_s:g}"] if self.timeout_s != default.timeout_s else []
+        return [*words, "--seed", str(self.seed)]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """One candidate's verdict with everything that was seen."""
+
+    name: str
+    """The candidate's file, or what stands for it."""
+    problem: Problem
+    job: Job
+    result: JobResult
+    command: str
+    """Repeats it, with the same inputs; empty when the candidate or the reference is no file."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The referee's word and the checks behind it."""
+        return self.result.verdict
+
+    @property
+    def correct(self) -> bool:
+        """Whether the candidate may be used."""
+        return self.verdict.status is Status.CORRECT
+
+    @property
+    def speedup(self) -> Ratio | None:
+        """Over eager; None unless it is correct and was timed beside eager."""
+        measurement = self.result.measurement
+        return measurement.speedups.get("eager") if measurement else None
+
+
+def read_candidate(path: Path, backend: Backend | None) -> Candidate:
+    """The candidate in a file; without a back end that of its source. Raises UsageError for what cannot be read."""
+    try:
+        source = path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = {FileNotFoundError: "no such file", UnicodeDecodeError: "not UTF-8 text"}.get(
+            type(error), getattr(error, "strerror", None) or str(error)
+        )
+        raise UsageError(f"{path}: {reason}") from None
+    return candidate_of(source, backend)
+
+
+def candidate_of(source: str, backend: Backend | None) -> Candidate:
+    """A candidate of its source text."""
+    return Candidate(source, backend or _backend_of(source), proposer="given")
+
+
+def judge(
+    candidates: Sequence[tuple[str, Candidate]],
+    problem: Problem,
+    terms: Terms,
+    watch: Watch,
+    command: Callable[[str], str] = lambda name: "",
+) -> Iterator[Verified]:
+    """Judge named candidates of one problem in turn; each verdict comes as it is made.
+
+    What a source's text already refutes is not run. Raises UsageError for a problem that cannot be used,
+    EnvironmentFault for a machine that cannot judge it.
+    """
+    with worker() as executor:
+        executor.start()
+        check(problem, terms.device)
+        for number, (name, candidate) in enumerate(candidates):
+            job = job_of(f"given/{number}", candidate, problem, terms)
+            result = judged(executor, job, watch)
+            yield Verified(name, problem, job, result, command(name))
+
+
+def job_of(key: str, candidate: Candidate, problem: Problem, terms: Terms, rounds: int | None = None) -> Job:
+    """The job that judges a candidate on these terms."""
+    effort = Effort(timeout_s=terms.timeout_s, screen_rounds=0)
+    return Job(
+        key=key,
+        problem=problem,
+        candidate=candidate,
+        device=terms.device,
+        seed=terms.seed,
+        effort=effort if rounds is None else replace(effort, rounds=rounds),
+        baselines=terms.baselines if terms.timed else (),
+        precision=terms.precision,
+        no_library=terms.no_library,
+        timed=terms.timed,
+    )
+
+
+def judged(executor: Executor, job: Job, watch: Watch) -> JobResult:
+    """Run one job, and put what reading its source gave before what running it gave."""
+    (result,) = executor.run([job], watch)
+    read = _static_checks(job.candidate)
+    if not read:
+        return result
+    verdict = result.verdict
+    refuted = next((check for check in read if not check.passed), None)
+    if refuted is not None and verdict.status is Status.CORRECT:
+        verdict = Verdict(refuted.refutes, refuted.detail or refuted.name)
+        result = replace(result, measurement=None)
+    return replace(result, verdict=replace(verdict, checks=(*read, *result.verdict.checks)))
+
+
+@contextmanager
+def worker() -> Iterator[LocalExecutor]:
+    """An executor whose caches and log lie in a temporary folder. What its log says of a fault goes into the fault."""
+    with tempfile.TemporaryDirectory(prefix="kernelwright-verify-") as name:
+        folder = Path(name)
+        executor = LocalExecutor(cache=folder / "cache", log=folder / "worker.log")
+        try:
+            yield executor
+        except EnvironmentFault as fault:
+            said = (folder / "worker.log").read_text(errors="replace").strip().splitlines()
+            if str(folder) in str(fault):
+                raise EnvironmentFault(
+                    f"{str(fault).partition(': see ')[0]}" + (f"; its last words: {said[-1]}" if said else "")
+                ) from None
+            raise
+        finally:
+            executor.close()
+
+
+def command_line(verb: str, candidates: Sequence[str], reference: Sequence[str], terms: Terms) -> str:
+    """What to type for the same again. `reference` holds `--ref` and what belongs to it."""
+    return shlex.join(["kernelwright", verb, *candidates, *reference, *terms.options()])
+
+
+def check(problem: Problem, device: str) -> None:
+    """Build the reference and call it once. Raises UsageError or EnvironmentFault in one line."""
+    # Importing torch takes seconds: the worker imports it at the same time.
+    from kernelwright.kernelbench import contract
+
+    contract.check(problem, device)
+
+
+def _backend_of(source: str) -> Backend:
+    try:
+        from kernelwright.stages.static import backend_of  # type: ignore[import-not-found]
+    except ImportError:
+        words = {"@triton.jit": Backend.TRITON, "CUDA_SOURCE": Backend.CUDA, "CPP_SOURCE": Backend.CPP}
+        return next((backend for word, backend in words.items() if word in source), Backend.TORCH)
+    found: Backend = backend_of(source)
+    return found
+
+
+def _static_checks(candidate: Candidate) -> tuple[Check, ...]:
+    try:
+        from kernelwright.stages.static import read, static_checks
+    except ImportError:
+        return ()
+    return tuple(static_checks(read(candidate.source), candidate.backend))

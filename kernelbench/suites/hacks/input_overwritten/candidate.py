@@ -1,0 +1,8 @@
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x.copy_(F.gelu(x))
