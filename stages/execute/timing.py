@@ -35,6 +35,8 @@ CLEARLY_SLOWER = 1.25
 """A candidate that is surely slower than the incumbent by this factor is dropped."""
 CHECKED_ROUNDS = 0.25
 """Share of the rounds in which an output of the candidate's timed calls is compared; the last one always is."""
+FIRST_TRY = 4
+"""A candidate's first calibrating region has this part of a baseline's calls."""
 WARM_REGIONS = 3
 GRAPH_BELOW_MS = 0.02
 """A kernel faster than this is mostly launch: its replay as a CUDA graph is shown beside it."""
@@ -128,7 +130,8 @@ class Session:
             if name in self.ring.calibrations:
                 self.watch.use(name, self.ring.calibrations[name])
                 continue
-            found = self.watch.calibrate(name, contender)
+            known = [c.calls for c in self.ring.calibrations.values()]
+            found = self.watch.calibrate(name, contender, start=min(known, default=0) // FIRST_TRY)
             if name != CANDIDATE:
                 self.ring.calibrations[name] = found
         rounds = self.effort.rounds

@@ -154,8 +154,11 @@ class Stopwatch:
         self.contenders: dict[str, _Contender] = {}
         self._mirrored: list[str] | None = None
 
-    def calibrate(self, name: str, runner: Runner) -> Calibration:
-        """Warm a contender up, take what empty regions cost, and choose how many calls fill a region."""
+    def calibrate(self, name: str, runner: Runner, start: int = 1) -> Calibration:
+        """Warm a contender up, take what empty regions cost, and choose how many calls fill a region.
+
+        `start`: calls that are tried first; a fraction of what another contender needs saves steps.
+        """
         most = MAX_CALLS if self.refill is None else len(self.slots)
         self._prepare(runner)
         self.clock.time(runner, [self.ring(min(2, most))], self.timeout_s)
@@ -166,7 +169,7 @@ class Stopwatch:
             empty_ms=empty_ms,
             chunk_ms=max(0.0, (statistics.median(longer) - empty_ms) / 8),
             fence_ms=statistics.median(r.fence_ms for r in empty),
-            calls=1,
+            calls=max(1, min(start, most)),
         )
         while True:
             # The least of three: a pause in the only region seen would leave all later ones too short.
