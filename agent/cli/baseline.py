@@ -35,8 +35,8 @@ def baseline(
         str, typer.Option(help="Ways to run it, separated by commas: eager, compile, max-autotune.")
     ] = "eager,compile",
     precision: Annotated[
-        str, typer.Option(help="strict, tf32 or task: what matrix products may be computed in.")
-    ] = "strict",
+        str | None, typer.Option(help="strict, tf32 or task; what the problem's PRECISION says otherwise.")
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; each gives one sample of each way.")] = 30,
     seed: Annotated[int, typer.Option(help="Of parameters and inputs.")] = 0,
     archive: ArchivePath = DEFAULT_ARCHIVE,
@@ -50,19 +50,19 @@ def baseline(
 
     loaded = from_spec(problem, inputs=inputs, init=init, shape=shape)
     names = _names(modes)
-    contract = _precision(precision)
-    result = _measured(loaded, device, names, contract, rounds, seed)
+    terms = _precision(precision, loaded)
+    result = _measured(loaded, device, names, terms, rounds, seed)
     found = _baselines(result)
     stored = [b for b in found if b.name != AGAIN]
     from kernelwright.stages.archive import Archive
     from kernelwright.stages.archive.baselines import store
 
     with Archive.open(archive) as opened:
-        store(opened, loaded, result.environment, contract, stored)
+        store(opened, loaded, result.environment, terms, stored)
     missing = [name for name in names if name not in {b.name for b in found}]
     _show(loaded, result, found, missing, archive, to_stderr=json)
     if json:
-        emit(_as_json(loaded, result.environment, contract, found, missing, archive))
+        emit(_as_json(loaded, result.environment, terms, found, missing, archive))
 
 
 def _names(modes: str) -> tuple[str, ...]:
@@ -76,10 +76,13 @@ def _names(modes: str) -> tuple[str, ...]:
     return names
 
 
-def _precision(name: str) -> Precision:
+def _precision(name: str | None, problem: Problem) -> Precision:
+    from kernelwright.kernelbench import contract
     from kernelwright.kernelbench.errors import UsageError
     from kernelwright.kernelbench.problem import Precision
 
+    if name is None:
+        return contract.load(problem).precision
     if name not in list(Precision):
         raise UsageError(f"--precision {name}: choose from {', '.join(Precision)}")
     return Precision(name)

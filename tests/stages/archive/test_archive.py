@@ -66,7 +66,7 @@ def result(of: Candidate, speedup: float = 2.0, status: Status = Status.CORRECT,
         CPU,
         Compilation(True, Backend.CPP, 0.3, False, "warning", (KernelResources("k", "x86-64"),)),
         measurement if status is Status.CORRECT else None,
-        {"compile": 0.3, "verify": 0.2},
+        seconds={"compile": 0.3, "verify": 0.2},
     )
 
 
