@@ -30,7 +30,7 @@ from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baseline
 from kernelwright.stages.measure.lock import DeviceLock
 from kernelwright.stages.measure.timer import DeviceClock, clock_for
 from kernelwright.stages.sandbox import prebuilt, stream
-from kernelwright.stages.sandbox.arena import Arena
+from kernelwright.stages.sandbox.arena import Arena, Block, connect, disconnect
 from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
 from kernelwright.stages.types import Backend, Candidate, Check, Compilation, Measurement, SpeedOfLight
@@ -91,7 +91,8 @@ class Bench:
     def draw(self, seed: int) -> None:
         """Draw the model's parameters and the cases anew, and work out the right answers."""
         self._instantiate(seed)
-        # Their memory is wanted for the new ones.
+        # Their memory is wanted for the new ones, whose layouts may differ.
+        self._close_lanes()
         self.cases: list[tuple[Case, Expected]] = []
         plan = probes.plan(
             self.contract,
@@ -208,8 +209,7 @@ class Bench:
         trial.checks += [c for c in early if not c.passed]
         if not trial.passes:
             return
-        for arena in arenas.values():
-            arena.connect(runner)
+        connect(runner, arenas.values())
         before = gate.Gate(runner, arenas, timeout_s, self._random(), trial.checks)
         before.try_all(self.cases)
         if trial.passes and isinstance(self.clock, DeviceClock):
@@ -221,8 +221,7 @@ class Bench:
                 conduct.same_flags(self._reference_flags(arenas[""]), conduct.flags(runner, timeout_s)),
                 conduct.rest(runner),
             ]
-        for arena in arenas.values():
-            arena.disconnect(runner)
+        disconnect(runner, arenas.values())
 
     def _reference_flags(self, arena: Arena) -> dict[str, Any]:
         """The global switches as a call of the reference leaves them, in a process of its own."""
@@ -231,7 +230,7 @@ class Bench:
                 runner = self.zygote.spawn(Phase.TRUSTED)
                 try:
                     runner.ask("load", FIRST_CALL_TIMEOUT_S, **self._load_fields(self.reference_file, "Model"))
-                    arena.connect(runner)
+                    connect(runner, [arena])
                     arena.load_state(runner, FIRST_CALL_TIMEOUT_S)
                     slots = list(arena.slots)[:1]
                     stream.region(runner, slots, FIRST_CALL_TIMEOUT_S, self._random(), restore=True)
@@ -329,7 +328,7 @@ class Bench:
 
         with self._one_at_a_time:
             for name in self.baselines.ready():
-                self.baselines.try_call(name, ring.arena.connect)
+                self.baselines.try_call(name, lambda runner: connect(runner, [ring.arena]))
             if self._baselines_know != self.seed:
                 self._baselines_know = self.seed
                 for name in list(self.baselines.runners):
@@ -341,14 +340,14 @@ class Bench:
         try:
             lane = self._arenas.get_nowait()
         except queue.Empty:
-            lane = {}
+            lane, block = {}, Block(self.device)
             for case, expected in self.cases:
                 if case.layout not in lane:
                     large = case.nbytes > timing.SINGLE_ABOVE_BYTES
                     slots = 1 if case.layout else VERIFY_SLOTS - large
-                    lane[case.layout] = Arena(case, expected, slots, self.device)
-        for arena in lane.values():
-            arena.mend_guards()
+                    lane[case.layout] = Arena(case, expected, slots, block)
+            block.allocate()
+        lane[""].block.mend_guards()
         try:
             yield lane
         finally:
@@ -359,12 +358,14 @@ class Bench:
         """What decides which calls are compared: from the operating system, so that no candidate can know it."""
         return random.Random(random.SystemRandom().getrandbits(64))
 
+    def _close_lanes(self) -> None:
+        while not self._arenas.empty():
+            self._arenas.get()[""].block.close()
+
     def close(self) -> None:
         """End the baselines and free the shared memory."""
         self.baselines.close()
-        while not self._arenas.empty():
-            for arena in self._arenas.get().values():
-                arena.close()
+        self._close_lanes()
         if self.ring is not None:
-            self.ring.arena.close()
+            self.ring.arena.block.close()
         self.files.cleanup()

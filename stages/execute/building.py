@@ -19,7 +19,7 @@ from kernelwright.stages.compile import build_folder
 from kernelwright.stages.compile.deferred import builds_itself, calls_extension_loader
 from kernelwright.stages.execute.job import Job
 from kernelwright.stages.sandbox import stream
-from kernelwright.stages.sandbox.arena import Arena
+from kernelwright.stages.sandbox.arena import Arena, connect
 from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
 from kernelwright.stages.types import Backend, Candidate, Check, KernelResources
@@ -89,7 +89,7 @@ def build(
     runner = zygote.spawn(Phase.BUILD, folders[:1])
     try:
         load(runner)
-        arena.connect(runner)
+        connect(runner, [arena])
         arena.load_state(runner, limit)
         stream.begin(runner, limit, restore=True)
         stream.call(runner, [slots[:1]], limit)

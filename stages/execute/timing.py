@@ -16,7 +16,7 @@ from kernelwright.stages.execute.job import Effort
 from kernelwright.stages.measure import devices, stats
 from kernelwright.stages.measure.state import Sampler
 from kernelwright.stages.measure.timer import Calibration, Clock, Stopwatch
-from kernelwright.stages.sandbox.arena import Arena, scaled
+from kernelwright.stages.sandbox.arena import Arena, Block, connect, scaled
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed
 from kernelwright.stages.types import Check, Measurement
 from kernelwright.stages.verify import gate
@@ -48,7 +48,9 @@ class Ring:
     def __init__(self, oracle: Oracle, drawn: list[Case], like: Expected, device: str) -> None:
         self.cache_bytes = devices.last_level_cache_bytes(device)
         wanted = -(-2 * self.cache_bytes // max(drawn[0].nbytes, 1))
-        self.arena = Arena(drawn[0], like, min(max(wanted, LEAST_SLOTS), MAX_SLOTS), device)
+        block = Block(device)
+        self.arena = Arena(drawn[0], like, min(max(wanted, LEAST_SLOTS), MAX_SLOTS), block)
+        block.allocate()
         self.slots = list(self.arena.slots)
         self.in_place = like.in_place
         self.changes_state = like.changes_state
@@ -173,7 +175,7 @@ class Session:
         return dataclasses.replace(measurement, warm=warm, graph_replay_ms=replay_ms)
 
     def _connect(self) -> None:
-        self.ring.arena.connect(self.candidate)
+        connect(self.candidate, [self.ring.arena])
         self.ring.arena.load_state(self.candidate, self.timeout_s)
 
     def _compare(self, slots: list[int]) -> list[Check]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -22,51 +23,79 @@ _numbers = itertools.count()
 """Segments and slots are numbered through the whole process: a runner may map several arenas."""
 
 
-class Arena:
-    """Blocks for `slots` argument sets like `case`'s, one state like `case`'s, and outputs like `expected`'s."""
+class Block:
+    """One shared segment, for one arena or several: mapping a segment of a GPU's memory costs a runner some 15 ms."""
 
-    def __init__(self, case: Case, expected: Expected, slots: int, device: str) -> None:
+    def __init__(self, device: str) -> None:
         self.device = device
+        self.number = next(_numbers)
+        self.places: list[memory.Place] = []
+        self.nbytes = 0
+        self._segment: memory.Segment | None = None
+
+    @property
+    def segments(self) -> dict[int, memory.Segment]:
+        """By number, as places name it. Empty until it is allocated."""
+        return {} if self._segment is None else {self.number: self._segment}
+
+    def reserve(self, tensors: Sequence[torch.Tensor]) -> list[memory.Place]:
+        """Room for tensors like these, with guard bands."""
+        places, self.nbytes = memory.layout(tensors, self.number, self.nbytes)
+        self.places += places
+        return places
+
+    def allocate(self) -> None:
+        """Take the memory for all that was reserved."""
+        self._segment = memory.allocate(self.nbytes, self.device)
+        self.mend_guards()
+
+    def guards_broken(self) -> int:
+        """How many bytes outside of every tensor have changed."""
+        assert self._segment is not None
+        return int((torch.cat(memory.guards(self.places, self._segment)) != memory.GUARD_BYTE).sum())
+
+    def mend_guards(self) -> None:
+        """Fill the bytes outside of every tensor again: the next candidate answers for itself only."""
+        assert self._segment is not None
+        for guard in memory.guards(self.places, self._segment):
+            guard.fill_(memory.GUARD_BYTE)
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def map(self, runner: Runner) -> None:
+        """Map it in a runner."""
+        assert self._segment is not None
+        fds = () if self._segment.fd is None else (self._segment.fd,)
+        runner.ask("attach", MAP_TIMEOUT_S, fds, segments=[[self.number, self._segment.handle]])
+
+    def close(self) -> None:
+        """Give the memory back. No view of it may be used afterwards."""
+        if self._segment is not None:
+            self._segment.close()
+            self._segment = None
+
+
+class Arena:
+    """Places for `slots` argument sets like `case`'s, one state like `case`'s, and outputs like `expected`'s."""
+
+    def __init__(self, case: Case, expected: Expected, slots: int, block: Block) -> None:
+        """Reserves its places; they can be used once the block is allocated."""
+        self.block = block
+        self.device = block.device
         self.structure = case.structure
-        self.segments: dict[int, memory.Segment] = {}
-        self._places: dict[int, list[memory.Place]] = {}
-        every = self._reserve(list(case.tensors) * slots)
+        every = block.reserve(list(case.tensors) * slots)
         width = len(case.tensors)
         self.slots = {next(_numbers): every[i * width : (i + 1) * width] for i in range(slots)}
         """The tensors' places by slot number."""
         state = list(case.state.values())
-        self.state_places = dict(zip(case.state, self._reserve(state), strict=True))
-        self.state_after_places = dict(zip(case.state, self._reserve(state), strict=True))
-        self.output_places = self._reserve(list(expected.eager))
-        self.mend_guards()
-
-    def _reserve(self, tensors: list[torch.Tensor]) -> list[memory.Place]:
-        number = next(_numbers)
-        places, nbytes = memory.layout(tensors, number)
-        self.segments[number] = memory.allocate(nbytes, self.device)
-        self._places[number] = places
-        return places
+        self.state_places = dict(zip(case.state, block.reserve(state), strict=True))
+        self.state_after_places = dict(zip(case.state, block.reserve(state), strict=True))
+        self.output_places = block.reserve(expected.eager)
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all blocks."""
-        return sum(s.data.numel() for s in self.segments.values())
-
-    def connect(self, runner: Runner) -> None:
-        """Map every block in a runner and name its slots."""
-        order = list(self.segments.items())
-        runner.ask(
-            "attach",
-            MAP_TIMEOUT_S,
-            tuple(s.fd for _, s in order if s.fd is not None),
-            segments=[[number, s.handle] for number, s in order],
-        )
-        for slot, places in self.slots.items():
-            runner.ask("slot", MAP_TIMEOUT_S, slot=slot, arguments=self.structure, tensors=[_fields(p) for p in places])
-
-    def disconnect(self, runner: Runner) -> None:
-        """Let a runner forget the blocks."""
-        runner.ask("detach", MAP_TIMEOUT_S, slots=list(self.slots), segments=list(self.segments))
+    def segments(self) -> dict[int, memory.Segment]:
+        """The block's."""
+        return self.block.segments
 
     def write_slot(self, slot: int, case: Case) -> None:
         """Fill one argument set from the case's private copy."""
@@ -134,29 +163,27 @@ class Arena:
         runner.ask("fetch", timeout_s, back=back, tensors=[_fields(p) for p in self.output_places])
         return [place.view(self.segments).clone() for place in self.output_places]
 
-    def guards_broken(self) -> int:
-        """How many bytes outside of every tensor have changed."""
-        return sum(
-            int((torch.cat(memory.guards(self._places[number], segment)) != memory.GUARD_BYTE).sum())
-            for number, segment in self.segments.items()
-        )
-
-    def mend_guards(self) -> None:
-        """Fill the bytes outside of every tensor again: the next candidate answers for itself only."""
-        for number, segment in self.segments.items():
-            for guard in memory.guards(self._places[number], segment):
-                guard.fill_(memory.GUARD_BYTE)
-        self._fence()
-
-    def close(self) -> None:
-        """Free the blocks. No view of them may be used afterwards."""
-        for segment in self.segments.values():
-            segment.close()
-        self.segments.clear()
-
     def _fence(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
+
+
+def connect(runner: Runner, arenas: Iterable[Arena]) -> None:
+    """Map the arenas' blocks in a runner, each once, and name their slots."""
+    arenas = list(arenas)
+    for block in {arena.block.number: arena.block for arena in arenas}.values():
+        block.map(runner)
+    for arena in arenas:
+        for slot, places in arena.slots.items():
+            tensors = [_fields(place) for place in places]
+            runner.ask("slot", MAP_TIMEOUT_S, slot=slot, arguments=arena.structure, tensors=tensors)
+
+
+def disconnect(runner: Runner, arenas: Iterable[Arena]) -> None:
+    """Let a runner forget the arenas."""
+    arenas = list(arenas)
+    slots = [slot for arena in arenas for slot in arena.slots]
+    runner.ask("detach", MAP_TIMEOUT_S, slots=slots, segments=list({arena.block.number for arena in arenas}))
 
 
 def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:

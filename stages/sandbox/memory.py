@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,12 +104,13 @@ def dense_stride(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(stride))
 
 
-def layout(templates: list[torch.Tensor], segment: int) -> tuple[list[Place], int]:
+def layout(templates: Sequence[torch.Tensor], segment: int, start: int = 0) -> tuple[list[Place], int]:
     """Places for tensors like these in one segment, with guard bands around each, and the bytes that it needs.
 
-    A template whose elements overlap (a stride of 0) is laid out densely, since each element must be writable.
+    `start` is where an earlier layout in the same segment ended. A template whose elements overlap (a stride of 0) is
+    laid out densely, since each element must be writable.
     """
-    places, end = [], GUARD
+    places, end = [], start or GUARD
     for tensor in templates:
         shape, stride = tuple(tensor.shape), tuple(tensor.stride())
         if any(s == 0 and n > 1 for n, s in zip(shape, stride, strict=True)):
