@@ -185,7 +185,7 @@ def main() -> None:
     if options.command == "run":
         count = options.count or (500 if options.device == "cpu" else 200)
         log = options.log or Path(f"aa-{options.device}.jsonl")
-        effort = Effort(verify_seeds=1, screen_rounds=0, rounds=options.rounds)
+        effort = Effort(thorough=False, screen_rounds=0, rounds=options.rounds)
         run(options.device, log, count, options.time, options.problems.split(","), effort)
         return
     done = [c for log in options.logs for c in read(log)]

@@ -8,11 +8,12 @@ correctness trials, then timing of candidate and reference. Our side is a worker
 result, baselines and build included. Both sides make as many timed calls: ours times whole regions, so KernelBench is
 given our number; its own default of 100 is measured too (`...ratio_default_calls`).
 
-`cuda` is the same file on both sides, through torch's load_inline. `cuda_nvrtc` is the same kernel for our CUDA back
-end, beside KernelBench's figure for load_inline: it has no other way.
+`cuda` is one CUDA kernel, given to each side in the way that it takes: as CUDA_SOURCE for our CUDA back end, through
+torch's load_inline for KernelBench, which has no other. `cuda_inline` is the very same load_inline file on both sides:
+most of its time is the compiler reading torch's headers, which no evaluator can spare it.
 
-The checkout's package imports pydantic and, for its model clients, dotenv, openai and litellm. The last three are not
-called when evaluating: where they are not installed, empty modules stand in, which makes its import shorter.
+The checkout's package imports pydantic and what NOT_CALLED names, for its model clients and downloads. The latter are
+not called when evaluating: where they are not installed, empty modules stand in, which makes its import shorter.
 """
 
 from __future__ import annotations
@@ -48,7 +49,13 @@ SMALL_ROWS, SMALL_COLUMNS = 256, 1024
 CORRECTNESS_TRIALS = 5
 DEFAULT_CALLS = 100
 CHILD_TIMEOUT_S = 400.0
-NOT_CALLED = {"dotenv": "load_dotenv", "openai": "OpenAI", "litellm": "completion"}
+NOT_CALLED = {
+    "dotenv": "load_dotenv",
+    "openai": "OpenAI",
+    "litellm": "completion",
+    "requests": "get",
+    "tqdm": "tqdm",
+}
 """What the checkout imports and does not call when evaluating, by module."""
 
 
@@ -212,7 +219,7 @@ def evaluator_folder(checkout: Path) -> Path:
 
 
 def stand_in_for_what_is_missing() -> None:
-    """Empty modules for the clients of language models, where they are not installed."""
+    """Empty modules for what evaluating does not call, where they are not installed."""
     for name, attribute in NOT_CALLED.items():
         if importlib.util.find_spec(name) is None:
             module = types.ModuleType(name)
@@ -235,8 +242,8 @@ def run(options: argparse.Namespace) -> None:
     tag = secrets.token_hex(3)
     of = problem(RELU, options.rows, options.columns)
     # As long as the batch script of the other side waits: a dozen builds at once take their time.
-    effort = Effort(screen_rounds=0, timeout_s=180.0)
-    counts = {"triton": options.triton, "cuda": options.cuda, "cuda_nvrtc": options.nvrtc}
+    effort = Effort(screen_rounds=0, rounds=options.rounds_each, timeout_s=180.0)
+    counts = {"triton": options.triton, "cuda": options.cuda, "cuda_inline": options.inline}
     for kind in [k for k, count in counts.items() if count]:
         log = _with(log, measure_ours(kind, pairs_of(RELU, of, kind, counts[kind], tag), options.device, effort))
         options.log.write_text(json.dumps(to_json(log), indent=1))
@@ -250,8 +257,8 @@ def run(options: argparse.Namespace) -> None:
         ]
         log = _with(log, measure_ours("small", each, options.device, effort))
         options.log.write_text(json.dumps(to_json(log), indent=1))
-    for kind, count in (("triton", options.their_triton), ("cuda", options.their_cuda)):
-        ours = next((o for o in log.ours if o.kind == kind), None)
+    for kind, count in (("triton", options.their_triton), ("cuda_inline", options.their_cuda)):
+        ours = next((o for o in log.ours if _comparable(o.kind, kind)), None)
         if options.kernelbench is None or ours is None or not count:
             continue
         # The cheap default first; through load_inline building hides how often is timed, so there once is enough.
@@ -272,6 +279,11 @@ def _with(log: Log, ours: Ours) -> Log:
     return Log(log.environment, (*log.ours, ours), log.theirs)
 
 
+def _comparable(ours: str, theirs: str) -> bool:
+    """Whether two kinds are the same kernel: CUDA reaches KernelBench through load_inline only."""
+    return ours == theirs or (ours, theirs) == ("cuda", "cuda_inline")
+
+
 def rows(log: Log) -> list[dict[str, Any]]:
     """Rates, and ratios over KernelBench's evaluator."""
     where, found = log.environment, []
@@ -283,7 +295,7 @@ def rows(log: Log) -> list[dict[str, Any]]:
             calls = row(f"throughput.{ours.kind}.timed_calls", ours.timed_calls, "calls", ours.correct, where)
             found.append(calls)
         for theirs in log.theirs:
-            if theirs.kind != ours.kind.removesuffix("_nvrtc") or not theirs.seconds or not ours.correct:
+            if not _comparable(ours.kind, theirs.kind) or not theirs.seconds or not ours.correct:
                 continue
             n = len(theirs.seconds)
             same = theirs.timed_calls != DEFAULT_CALLS or ours.timed_calls == DEFAULT_CALLS
@@ -318,7 +330,8 @@ def main() -> None:
     running.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: Triton candidates fail there")
     running.add_argument("--rows", type=int, default=ROWS)
     running.add_argument("--columns", type=int, default=COLUMNS)
-    for name, count in (("triton", 48), ("cuda", 12), ("nvrtc", 48), ("small", 96)):
+    running.add_argument("--rounds-each", type=int, default=8, help="interleaved rounds of each candidate and eager")
+    for name, count in (("triton", 48), ("cuda", 48), ("inline", 10), ("small", 96)):
         running.add_argument(f"--{name}", type=int, default=count, help="candidates on our side; 0: none")
     for name, count in (("triton", 4), ("cuda", 2)):
         running.add_argument(f"--their-{name}", type=int, default=count, help="candidates on KernelBench's side")

@@ -151,10 +151,10 @@ class ModelNew(torch.nn.Module):
 
 KINDS = {
     "triton": (TRITON, Backend.TRITON),
-    "cuda": (LOAD_INLINE, Backend.CUDA),
-    "cuda_nvrtc": (NVRTC, Backend.CUDA),
+    "cuda": (NVRTC, Backend.CUDA),
+    "cuda_inline": (LOAD_INLINE, Backend.CUDA),
 }
-"""How a candidate is written: `triton`, `cuda` (load_inline, as both sides get it), `cuda_nvrtc` (ours alone)."""
+"""How a candidate is written: `triton`, `cuda` (for our CUDA back end), `cuda_inline` (load_inline, for both sides)."""
 
 
 def problem(operation: Operation, rows: int, columns: int) -> Problem:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import pickle
 import queue
 import random
@@ -38,8 +39,10 @@ from kernelwright.stages.verify.cases import Case
 from kernelwright.stages.verify.oracle import Expected, Oracle
 from kernelwright.stages.verify.source_form import read_form
 
-LANES = 6
+MOST_LANES = 10
 """Candidates that a GPU verifies at once: most of it is starting contexts and compilers, which cores share."""
+LANES_SHARE = 0.25
+"""Of the GPU's free memory, for what lanes hold."""
 LATE_CASES = 3
 """Cases that are called before their inputs are there."""
 PROBING_S = 3.0
@@ -58,7 +61,6 @@ class Bench:
         """`job` is the first of those that share its problem, device, precision and baselines."""
         self.job = job
         self.device = job.device
-        self.lanes = LANES if job.device == "cuda" else 1
         self.zygote = zygote
         self.cache = cache
         self.contract = contract.load(job.problem)
@@ -112,6 +114,17 @@ class Bench:
         else:
             self.ring.redraw(self.oracle, timed)
         self._light = None
+
+    @property
+    def lanes(self) -> int:
+        """How many candidates are verified at once: one on the CPU, whose cores are being timed."""
+        if self.device == "cpu":
+            return 1
+        case, expected = self.cases[0]
+        outputs = sum(t.nbytes for t in expected.eager)
+        need = VERIFY_SLOTS * case.nbytes + 6 * outputs
+        room = int(LANES_SHARE * memory_needs.memory(self.device)[1]) // max(need, 1)
+        return max(1, min(MOST_LANES, (os.cpu_count() or 1) * 2 // 3, room))
 
     def _instantiate(self, seed: int) -> None:
         self.seed = seed
@@ -254,7 +267,7 @@ class Bench:
             self._light = least.bytes_least, traffic.flops(self.model, case)
         bytes_least, flops = self._light
         dtype = next((t.dtype for t in ring.drawn[0].tensors if t.is_floating_point()), torch.float32)
-        file = self.cache / "peaks.json"
+        file = roofline.default_cache()
         light, check = None, None
         for again in (False, True):
             light, check = roofline.judge(

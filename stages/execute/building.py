@@ -85,6 +85,7 @@ def build(
     slots = list(arena.slots)[: len(cases)]
     for slot, case in zip(slots, cases, strict=True):
         arena.write_slot(slot, case)
+    profile = job.effort.detailed or job.no_library
     runner = zygote.spawn(Phase.BUILD, folders[:1])
     try:
         load(runner)
@@ -96,7 +97,7 @@ def build(
         if job.candidate.backend is Backend.TRITON and job.device == "cuda":
             resources = runner.ask("resources", limit)["resources"]
         return Build(
-            inspection=runner.ask("inspect", limit, slot=slots[0], other=slots[-1]),
+            inspection=runner.ask("inspect", limit, slot=slots[0], other=slots[-1], profile=profile),
             conduct=[c for c in conduct.report(runner, limit) if not c.passed],
             resources=tuple(from_json(KernelResources, data) for data in resources),
             seconds=time.monotonic() - start,

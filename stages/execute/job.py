@@ -19,6 +19,8 @@ class Effort:
 
     thorough: bool = True
     """False: only the cases that catch most, where verification must be quick."""
+    detailed: bool = False
+    """Also what only people look at: kernels' shares of device time, warm times, replay as a CUDA graph."""
     screen_rounds: int = 4
     """Interleaved rounds from which on a candidate that surely loses to the incumbent is dropped; 0: never."""
     rounds: int = 15

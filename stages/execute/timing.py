@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kernelwright.stages.execute.job import Effort
 from kernelwright.stages.measure import devices, stats
 from kernelwright.stages.measure.state import Sampler
-from kernelwright.stages.measure.timer import Clock, Stopwatch
+from kernelwright.stages.measure.timer import Calibration, Clock, Stopwatch
 from kernelwright.stages.sandbox.arena import Arena, scaled
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed
 from kernelwright.stages.types import Check, Measurement
@@ -23,6 +23,7 @@ from kernelwright.stages.verify import gate
 from kernelwright.stages.verify.cases import Case
 from kernelwright.stages.verify.oracle import Expected, Oracle
 
+CANDIDATE = "candidate"
 TIMED_CASES = 3
 """Drawn argument sets that the ring's contents are made from."""
 LEAST_FACTOR = 0.98
@@ -49,6 +50,8 @@ class Ring:
         self.slots = list(self.arena.slots)
         self.in_place = like.in_place
         self.changes_state = like.changes_state
+        self.calibrations: dict[str, Calibration] = {}
+        """Of the baselines, which stay."""
         self._contents: dict[int, _Scaled] = {}
         self.redraw(oracle, drawn)
 
@@ -105,7 +108,7 @@ class Session:
         self.effort = effort
         self.random = source
         self.candidate = candidate
-        self.contenders = {**baselines, "candidate": candidate}
+        self.contenders = {**baselines, CANDIDATE: candidate}
         self.timeout_s = max(effort.timeout_s, effort.region_ms)
         self.sampler = Sampler(ring.arena.device)
         self.watch = Stopwatch(
@@ -122,7 +125,12 @@ class Session:
         """Calibrate, then interleaved rounds. Checks of timed outputs are added to `checks`; a failed one ends it."""
         self._connect()
         for name, contender in self.contenders.items():
-            self.watch.calibrate(name, contender)
+            if name in self.ring.calibrations:
+                self.watch.use(name, self.ring.calibrations[name])
+                continue
+            found = self.watch.calibrate(name, contender)
+            if name != CANDIDATE:
+                self.ring.calibrations[name] = found
         rounds = self.effort.rounds
         checked = {rounds - 1, *self.random.sample(range(rounds), round(CHECKED_ROUNDS * rounds))}
         screened = False
@@ -130,7 +138,7 @@ class Session:
             self.ring.refill(self.random)
 
             def after(name: str, runner: Runner, slots: list[int], compare: bool = number in checked) -> None:
-                if name == "candidate" and compare:
+                if name == CANDIDATE and compare:
                     checks.extend(self._compare(slots))
 
             self.watch.round(self.contenders, after)
@@ -140,7 +148,7 @@ class Session:
             if 0 < self.effort.screen_rounds <= number + 1 < rounds and self._clearly_slower(best_over_eager):
                 screened = True
                 break
-        checks.append(self.watch.agreement("candidate"))
+        checks.append(self.watch.agreement(CANDIDATE))
         return self._measurement(screened, absent)
 
     def aside(self, measurement: Measurement) -> Measurement:
@@ -148,17 +156,17 @@ class Session:
 
         The candidate's runner is of no further use afterwards.
         """
-        if self.ring.in_place or measurement.screened_out:
+        if not self.effort.detailed or self.ring.in_place or measurement.screened_out:
             return measurement
         calls = measurement.candidate.calls_per_region
         one_slot = self.ring.slots[:1] * calls
-        warm = self.watch.aside("candidate", self.candidate, one_slot, WARM_REGIONS)
+        warm = self.watch.aside(CANDIDATE, self.candidate, one_slot, WARM_REGIONS)
         replay_ms = None
         if self.ring.arena.device == "cuda" and measurement.candidate.median_ms < GRAPH_BELOW_MS:
             # A module that cannot be captured is none the worse for it.
             with contextlib.suppress(RunnerFailed):
                 self.candidate.ask("graph", self.timeout_s, slot=one_slot[0])
-                replay_ms = self.watch.aside("candidate", self.candidate, one_slot, WARM_REGIONS).median_ms
+                replay_ms = self.watch.aside(CANDIDATE, self.candidate, one_slot, WARM_REGIONS).median_ms
         return dataclasses.replace(measurement, warm=warm, graph_replay_ms=replay_ms)
 
     def _connect(self) -> None:
@@ -174,12 +182,12 @@ class Session:
     def _clearly_slower(self, best_over_eager: float | None) -> bool:
         if best_over_eager is None or "eager" not in self.contenders:
             return False
-        eager, candidate = (self.watch.timing(name).samples_ms for name in ("eager", "candidate"))
+        eager, candidate = (self.watch.timing(name).samples_ms for name in ("eager", CANDIDATE))
         return stats.loses(eager, candidate, CLEARLY_SLOWER * best_over_eager)
 
     def _measurement(self, screened: bool, absent: Mapping[str, str]) -> Measurement:
-        candidate = self.watch.timing("candidate")
-        baselines = {name: self.watch.timing(name) for name in self.contenders if name != "candidate"}
+        candidate = self.watch.timing(CANDIDATE)
+        baselines = {name: self.watch.timing(name) for name in self.contenders if name != CANDIDATE}
         missing = "".join(f"; no baseline {name}: {why}" for name, why in absent.items())
         ring = self.ring
         method = (

@@ -46,6 +46,11 @@ class Peaks:
     bf16_tflops: float | None
 
 
+def default_cache() -> Path:
+    """Where peaks are kept for this user."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelwright" / "peaks.json"
+
+
 def peaks(device: str, cache_file: Path, *, again: bool = False) -> Peaks:
     """The device's peaks, measured once a device and versions and kept in `cache_file` (JSON).
 

@@ -13,7 +13,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -106,9 +106,9 @@ def clock_for(device: str) -> Clock:
     return DeviceClock() if device == "cuda" else HostClock()
 
 
-@dataclass
-class _Contender:
-    """What is known of one contender."""
+@dataclass(frozen=True)
+class Calibration:
+    """What is known of one contender before it is timed."""
 
     empty_ms: float
     """Cost of a region without calls."""
@@ -117,8 +117,14 @@ class _Contender:
     fence_ms: float
     """What the fence takes when nothing is left to wait for."""
     calls: int
-    samples_ms: list[float]
-    regions: list[Region]
+    """Calls that fill a region."""
+
+
+@dataclass
+class _Contender:
+    calibration: Calibration
+    samples_ms: list[float] = field(default_factory=list)
+    regions: list[Region] = field(default_factory=list)
 
 
 class Stopwatch:
@@ -148,7 +154,7 @@ class Stopwatch:
         self.contenders: dict[str, _Contender] = {}
         self._mirrored: list[str] | None = None
 
-    def calibrate(self, name: str, runner: Runner) -> None:
+    def calibrate(self, name: str, runner: Runner) -> Calibration:
         """Warm a contender up, take what empty regions cost, and choose how many calls fill a region."""
         most = MAX_CALLS if self.refill is None else len(self.slots)
         self._prepare(runner)
@@ -156,16 +162,25 @@ class Stopwatch:
         empty = [self.clock.time(runner, [[]], self.timeout_s) for _ in range(EMPTY_REGIONS)]
         longer = [self.clock.time(runner, [[]] * 9, self.timeout_s).took_ms for _ in range(EMPTY_REGIONS)]
         empty_ms = statistics.median(r.took_ms for r in empty)
-        chunk_ms = max(0.0, (statistics.median(longer) - empty_ms) / 8)
-        found = _Contender(empty_ms, chunk_ms, statistics.median(r.fence_ms for r in empty), 1, [], [])
-        self.contenders[name] = found
+        found = Calibration(
+            empty_ms=empty_ms,
+            chunk_ms=max(0.0, (statistics.median(longer) - empty_ms) / 8),
+            fence_ms=statistics.median(r.fence_ms for r in empty),
+            calls=1,
+        )
         while True:
             # The least of three: a pause in the only region seen would leave all later ones too short.
             took = min(self._region(runner, found, self.ring(found.calls)).took_ms for _ in range(3))
             if took >= self.target_ms / 4 or found.calls >= most:
                 break
-            found.calls = min(most, found.calls * 4)
-        found.calls = min(most, max(1, math.ceil(found.calls * self.target_ms / max(took, 1e-3))))
+            found = replace(found, calls=min(most, found.calls * 4))
+        calls = min(most, max(1, math.ceil(found.calls * self.target_ms / max(took, 1e-3))))
+        self.use(name, replace(found, calls=calls))
+        return self.contenders[name].calibration
+
+    def use(self, name: str, calibration: Calibration) -> None:
+        """Take a contender whose calibration is known from an earlier stopwatch on the same ring."""
+        self.contenders[name] = _Contender(calibration)
 
     def round(self, runners: Mapping[str, Runner], after: Callable[[str, Runner, list[int]], None]) -> None:
         """One region of each contender: a random order, and in the next round its mirror image (ABBA).
@@ -178,33 +193,33 @@ class Stopwatch:
             order = self.random.sample(list(runners), len(runners))
             self._mirrored = order[::-1]
         for name in order:
-            slots = self.ring(self.contenders[name].calls)
+            slots = self.ring(self.contenders[name].calibration.calls)
             self.sample(name, runners[name], slots)
             after(name, runners[name], slots)
 
     def sample(self, name: str, runner: Runner, slots: list[int]) -> None:
         """One more timed region of a contender."""
         found = self.contenders[name]
-        region = self._region(runner, found, slots)
+        region = self._region(runner, found.calibration, slots)
         found.samples_ms.append(max(region.took_ms, 1e-6) / len(slots))
         found.regions.append(region)
 
     def aside(self, name: str, runner: Runner, slots: list[int], regions: int) -> Timing:
         """Times that stand beside the samples and decide nothing: the same slots in each of a few regions."""
         found = self.contenders[name]
-        samples = tuple(self._region(runner, found, slots).took_ms / len(slots) for _ in range(regions))
+        samples = tuple(self._region(runner, found.calibration, slots).took_ms / len(slots) for _ in range(regions))
         return Timing(samples, statistics.median(samples), len(slots))
 
     def timing(self, name: str) -> Timing:
         """What has been sampled of one contender."""
         found = self.contenders[name]
         samples = tuple(found.samples_ms)
-        return Timing(samples, statistics.median(samples), found.calls)
+        return Timing(samples, statistics.median(samples), found.calibration.calls)
 
     def agreement(self, name: str) -> Check:
         """Whether the events saw all of the device's work. In most regions, not in one: a pause is nobody's guilt."""
         found = self.contenders[name]
-        over = [max(0.0, r.fence_ms - found.fence_ms) for r in found.regions]
+        over = [max(0.0, r.fence_ms - found.calibration.fence_ms) for r in found.regions]
         allowed = max(DISAGREEMENT_MS, DISAGREEMENT_SHARE * statistics.median(r.took_ms for r in found.regions))
         typical = statistics.median(over)
         detail = "milliseconds a region that the device still worked after the last call's events"
@@ -222,7 +237,7 @@ class Stopwatch:
             self.refill()
         stream.begin(runner, self.timeout_s, restore=self.restore)
 
-    def _region(self, runner: Runner, found: _Contender, slots: list[int]) -> Region:
+    def _region(self, runner: Runner, found: Calibration, slots: list[int]) -> Region:
         self._prepare(runner)
         if len(slots) > 1 and self.refill is None:
             # One call outside of the clock: after a pause the first one finds cold code and sleeping threads. Where

@@ -209,7 +209,8 @@ class Runner:
     def do_inspect(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Look into the module: what runs, and whether its own kernels matter, on two slots with different values."""
         assert self.inspection is not None
-        return self.inspection.report(self.call, self.slots[message["slot"]], self.slots[message["other"]])
+        arguments, others = self.slots[message["slot"]], self.slots[message["other"]]
+        return self.inspection.report(self.call, arguments, others, profile=message["profile"])
 
     def do_resources(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """What the Triton kernels that the file defines, and that have been launched, need of the device."""

@@ -93,7 +93,7 @@ def test_their_side_is_called_with_our_number_of_calls_in_a_process_each(
     folder = checkout(tmp_path, EVALUATOR)
     of = candidates.problem(candidates.RELU, 4, 8)
     each = [reference.as_candidate(of, mark) for mark in ("a", "wrong")]
-    theirs = throughput.measure_theirs(folder, "cuda", of, each, 321)
+    theirs = throughput.measure_theirs(folder, "cuda_inline", of, each, 321)
     assert len(theirs.seconds) == 1
     assert "'runtime_ms': 321.0" in theirs.failures[0]
 
@@ -112,12 +112,12 @@ def test_ratios_name_what_they_compare(throughput: ModuleType, tmp_path: Path) -
     where = devices.environment("cpu")
     ours = tuple(
         throughput.Ours(kind, seconds, 10, {"correct": 10}, 9000)
-        for kind, seconds in (("triton", 10.0), ("cuda", 100.0), ("cuda_nvrtc", 5.0), ("small", 6.0))
+        for kind, seconds in (("triton", 10.0), ("cuda_inline", 100.0), ("cuda", 5.0), ("small", 6.0))
     )
     theirs = (
         throughput.Theirs("triton", 100, (7.0, 7.0), ()),
         throughput.Theirs("triton", 9000, (20.0,), ()),
-        throughput.Theirs("cuda", 9000, (60.0, 50.0), ()),
+        throughput.Theirs("cuda_inline", 9000, (60.0, 50.0), ()),
     )
     log = tmp_path / "log.json"
     log.write_text(json.dumps(throughput.to_json(throughput.Log(where, ours, theirs))))
@@ -126,8 +126,8 @@ def test_ratios_name_what_they_compare(throughput: ModuleType, tmp_path: Path) -
     found = {r["metric"]: r["value"] for r in json.loads((tmp_path / "rows.json").read_text())}
     assert found["throughput.triton.ratio"] == 20.0
     assert found["throughput.triton.ratio_default_calls"] == 7.0
-    assert found["throughput.cuda.ratio"] == 5.5
-    assert found["throughput.cuda_nvrtc.ratio"] == 110.0
+    assert found["throughput.cuda_inline.ratio"] == 5.5
+    assert found["throughput.cuda.ratio"] == 110.0
     assert found["throughput.per_minute"] == 100.0
 
 

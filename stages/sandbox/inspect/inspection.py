@@ -42,8 +42,12 @@ class Inspection:
         own_operators.watch(self.registry, self._native_backend)
         self._watch_compile()
 
-    def report(self, call: Callable[..., Any], arguments: Sequence[Any], others: Sequence[Any]) -> dict[str, Any]:
+    def report(
+        self, call: Callable[..., Any], arguments: Sequence[Any], others: Sequence[Any], *, profile: bool = True
+    ) -> dict[str, Any]:
         """Call the candidate some dozen times on `arguments`, and on `others` between, which hold other values.
+
+        Without `profile` there are no `kernels`: torch's profiler takes seconds to start.
 
         Keys of the report: `operators` (name to calls in one call of the candidate), `elements` (name to the largest
         tensor that it touched), `largest` (elements of the call's largest tensor), `kernels` (CUDA: dictionaries of
@@ -67,7 +71,7 @@ class Inspection:
                 handled.append(set(watch.handled))
             seen = _seen(watch, set.intersection(*handled), snapshots[-1])
             launched = {k.name: k.launches for k in self.registry.kernels.values() if k.launches}
-            kernels = self._profile(session) if self.device == "cuda" else []
+            kernels = self._profile(session) if profile and self.device == "cuda" else []
             by_replay = {k["identifier"] for k in kernels if k["own"]} - set(launched)
             ablated = self._ablate(session, snapshots[0], snapshots[2], list(launched))
         known = self.registry.kernels.values()
