@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import importlib.metadata
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.stages.compile.process import python_environment
+from kernelwright.stages.sandbox.confine import FILES, MEASURES, NETWORK, PRIVILEGES, PROCESSES, SYSTEM_CALLS
 
 _PYTHON = (3, 11)
 _TORCH = (2, 9)
@@ -30,6 +32,18 @@ _TRY_S = 120.0
 """Longest that one probe may take: importing torch from a cold disk."""
 
 _ENDPOINT_S = 2.0
+
+_ALLOW_NAMESPACES = (
+    "Allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, and on Ubuntu "
+    "kernel.apparmor_restrict_unprivileged_userns=0), or give the container CAP_SYS_ADMIN."
+)
+_SANDBOX_REMEDIES = {
+    NETWORK: _ALLOW_NAMESPACES,
+    PROCESSES: _ALLOW_NAMESPACES,
+    FILES: _ALLOW_NAMESPACES,
+    PRIVILEGES: "Run on x86-64 or 64-bit Arm.",
+    SYSTEM_CALLS: "Use a kernel with seccomp filters, on x86-64 or 64-bit Arm.",
+}
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,8 @@ class Finding:
 def probe() -> list[Finding]:
     """Ask everything, several at once, and give the findings in a fixed order. Takes a few seconds."""
     with ThreadPoolExecutor(len(_PROBES)) as pool:
-        return list(pool.map(lambda ask: ask(), _PROBES))
+        answers = pool.map(lambda ask: ask(), _PROBES)
+        return [finding for answer in answers for finding in (answer if isinstance(answer, list) else [answer])]
 
 
 def usable(findings: Iterable[Finding]) -> bool:
@@ -167,48 +182,17 @@ def _ninja() -> Finding:
     return Finding("ninja", True, _try(["ninja", "--version"]).output.strip())
 
 
-def _namespaces() -> Finding:
-    """Each kind of isolation, tried; inside a user namespace where we are not root."""
-    remedy = (
-        "Allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1) or run as root in a container."
-    )
-    if shutil.which("unshare") is None:
-        return Finding("namespaces", None, "no unshare command", "Install util-linux.")
-    as_root = [] if os.geteuid() == 0 else ["-U", "-r"]
-    kinds = {"user": ["-U", "-r"], "network": ["-n"], "mount": ["-m"], "pid": ["-p", "-f"]}
-    works = {k: _try(["unshare", *dict.fromkeys([*as_root, *flags]), "true"]).ok for k, flags in kinds.items()}
-    detail = ", ".join(f"{kind} {'yes' if ok else 'no'}" for kind, ok in works.items())
-    ok = True if all(works.values()) else None
-    return Finding("namespaces", ok, detail, "" if ok else remedy)
-
-
-def _bubblewrap() -> Finding:
-    remedy = "For a tighter sandbox install bubblewrap; on Debian: apt-get install bubblewrap."
-    if shutil.which("bwrap") is None:
-        return Finding("bubblewrap", None, "not on PATH", remedy)
-    tried = _try(["bwrap", "--ro-bind", "/", "/", "--unshare-all", "true"])
-    return Finding("bubblewrap", tried.ok or None, "works" if tried.ok else tried.last_line, "" if tried.ok else remedy)
-
-
-def _cgroups() -> Finding:
-    remedy = "Without a writable cgroup, memory and process counts are limited by setrlimit alone."
-    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
-    memory = [m[1] for m in mounts if m[2] == "cgroup" and "memory" in m[3].split(",")]
-    unified = [m[1] for m in mounts if m[2] == "cgroup2" and "memory" in _controllers(Path(m[1]))]
-    found = [("v2", folder) for folder in unified] + [("v1", folder) for folder in memory]
-    if not found:
-        return Finding("cgroups", None, "no memory controller", remedy)
-    version, folder = found[0]
-    writable = os.access(folder, os.W_OK)
-    detail = f"{version} at {folder}, {'writable' if writable else 'read-only'}"
-    return Finding("cgroups", writable or None, detail, "" if writable else remedy)
-
-
-def _controllers(folder: Path) -> list[str]:
-    try:
-        return (folder / "cgroup.controllers").read_text().split()
-    except OSError:
-        return []
+def _sandbox() -> list[Finding]:
+    """Each measure by which candidates are confined, tried in a process of its own."""
+    code = "import json; from kernelwright.stages.sandbox import confine; print(json.dumps(confine.available()))"
+    tried = _try_python(code)
+    works = json.loads(tried.output) if tried.ok else dict.fromkeys(MEASURES, tried.last_line)
+    return [
+        Finding(f"sandbox: {name}", True, meaning)
+        if works[name] is True
+        else Finding(f"sandbox: {name}", None, f"{works[name]}; candidates run without it", _SANDBOX_REMEDIES[name])
+        for name, meaning in MEASURES.items()
+    ]
 
 
 def _endpoint() -> Finding:
@@ -252,7 +236,7 @@ def _disk() -> Finding:
     return Finding("disk", ok, f"{free_gib:.0f} GiB free here", "" if ok else f"Free up {_FREE_GIB:.0f} GiB.")
 
 
-_PROBES: tuple[Callable[[], Finding], ...] = (
+_PROBES: tuple[Callable[[], Finding | list[Finding]], ...] = (
     _python,
     _torch,
     _triton,
@@ -260,9 +244,7 @@ _PROBES: tuple[Callable[[], Finding], ...] = (
     _cuda_compiler,
     _gpu,
     _ninja,
-    _namespaces,
-    _bubblewrap,
-    _cgroups,
+    _sandbox,
     _endpoint,
     _disk,
 )

@@ -145,8 +145,7 @@ def assemble(own_pid: int, *, may_start: bool, may_signal: bool, families: tuple
     program.append((_LOAD_WORD, 0, 0, _NUMBER))
     if column == _X86_64:
         program += [(_JUMP_AT_LEAST, 0, 1, _X32_BIT), _refuse(errno.ENOSYS)]
-    for name, numbers in (_REACHES_OTHERS | _CHANGES_THE_MACHINE | ({} if may_start else _STARTS_PROGRAMS)).items():
-        del name
+    for numbers in (_REACHES_OTHERS | _CHANGES_THE_MACHINE | ({} if may_start else _STARTS_PROGRAMS)).values():
         program += _when(numbers[column], [_refuse()])
     for numbers in _SIGNALS.values() if not may_signal else ():
         program += _when(numbers[column], _unless_argument(0, (own_pid,)))

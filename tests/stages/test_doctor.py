@@ -1,5 +1,6 @@
 """The doctor asks the real machine; only the model endpoint is a server of the test's own."""
 
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -7,6 +8,7 @@ import pytest
 
 from kernelwright.stages import doctor
 from kernelwright.stages.doctor import Finding, probe, usable
+from kernelwright.stages.sandbox import confine
 
 
 @pytest.fixture
@@ -18,13 +20,24 @@ def no_endpoint(monkeypatch):
 def test_every_question_has_an_answer_and_every_shortfall_a_remedy(no_endpoint):
     findings = probe()
     assert [f.name for f in findings] == [
-        "python", "torch", "triton", "g++", "nvrtc", "gpu", "ninja", "namespaces", "bubblewrap", "cgroups",
+        "python", "torch", "triton", "g++", "nvrtc", "gpu", "ninja", "sandbox: network",
+        "sandbox: processes", "sandbox: files", "sandbox: privileges", "sandbox: system calls",
         "model endpoint", "disk",
     ]  # fmt: skip
     for finding in findings:
         assert finding.detail
         assert bool(finding.remedy) == (finding.ok is not True), finding
     assert usable(findings)
+
+
+def test_a_measure_of_the_sandbox_that_is_missing_is_told_with_its_reason(monkeypatch):
+    said = dict.fromkeys(confine.MEASURES, True) | {"network": "Operation not permitted"}
+    monkeypatch.setattr(doctor, "_try_python", lambda code: doctor._Tried(True, json.dumps(said)))
+    network, *others = doctor._sandbox()
+    assert network.ok is None
+    assert network.detail == "Operation not permitted; candidates run without it"
+    assert "user namespaces" in network.remedy
+    assert all(finding.ok for finding in others)
 
 
 @pytest.mark.parametrize(
