@@ -12,9 +12,12 @@ from kernelwright.stages.sandbox.inspect.registry import Registry
 BACKEND = "cuda"
 
 
-def watch(registry: Registry, packages: set[str]) -> None:
-    """Install the hooks. cuda-core is imported only for a candidate that imports it (`packages`)."""
-    if "cuda" in packages:
+_MARKS = ("cuda.core", "cuda.bindings", "from cuda ")
+
+
+def watch(registry: Registry, source: str) -> None:
+    """Install the hooks. cuda-core is imported only for a candidate whose source names it."""
+    if any(mark in source for mark in _MARKS):
         for module_name in ("cuda.core", "cuda.core.experimental"):
             _replace(module_name, "launch", lambda original: _watched_launch(original, registry))
         for name in ("cuLaunchKernel", "cuLaunchKernelEx"):

@@ -13,6 +13,7 @@ from kernelwright.stages.sandbox.inspect import cuda_hook, native, own_operators
 from kernelwright.stages.sandbox.inspect.ablation import Snapshot, differ, noise_between
 from kernelwright.stages.sandbox.inspect.operators import OperatorWatch
 from kernelwright.stages.sandbox.inspect.registry import Registry
+from kernelwright.stages.sandbox.loading import Refused
 from kernelwright.stages.types import Backend
 from kernelwright.stages.verify.source_form import read_form
 
@@ -38,7 +39,7 @@ class Inspection:
         """How often torch.compile was called."""
         native.watch(self.registry, self._native_backend)
         triton_hook.watch(self.registry)
-        cuda_hook.watch(self.registry, {"cuda"} if "cuda" in source else set())
+        cuda_hook.watch(self.registry, source)
         own_operators.watch(self.registry, self._native_backend)
         self._watch_compile()
 
@@ -55,7 +56,7 @@ class Inspection:
         kernels that were seen being loaded), `backends` (own kernel to back end), `ablated` (own kernel to whether the
         result changes without it, or None), `library_only` (native functions that only call the library), `fallbacks`
         (dictionaries of line and operators that computed in an exception's handler in every call), and `compiled`.
-        Raises what the candidate raises.
+        Raises what the candidate raises, and Refused for an output that cannot be compared.
         """
         watch = OperatorWatch(self.registry, self._native_backend, self.path)
         session = _Session(call, arguments, others, watch)
@@ -158,7 +159,10 @@ class _Session:
         self._restore()
         with self.watch:
             output = self.function(*given)
-        return Snapshot(output, [*_tensors(given), *self.state])
+        try:
+            return Snapshot(output, [*_tensors(given), *self.state])
+        except TypeError as error:
+            raise Refused("incorrect", f"the output holds a value that {error}") from None
 
     def plain(self, given: Sequence[Any]) -> None:
         """One call that nothing watches but the hooks."""

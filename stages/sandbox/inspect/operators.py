@@ -32,6 +32,11 @@ ALLOCATES = frozenset(
 )
 FREE = ALLOCATES | frozenset(
     {
+        "cat",
+        "stack",
+        "flip",
+        "roll",
+        "repeat",
         "resize_",
         "resize_as_",
         "zeros",

@@ -6,10 +6,7 @@ import pytest
 
 from kernelwright.stages.static import read
 
-HEAD = (
-    "import os, sys, threading, socket, subprocess, functools\n"
-    "import torch\nimport triton\nimport triton.language as tl\n"
-)
+HEAD = "import os, sys, threading, socket, subprocess, functools, torch, triton\nimport triton.language as tl\n"
 
 
 def forward(body: str, before: str = "") -> str:

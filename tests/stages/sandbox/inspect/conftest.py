@@ -22,6 +22,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pope
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         "OMP_NUM_THREADS": "1",
         "TRITON_INTERPRET": "" if torch.cuda.is_available() else "1",
+        "KERNELWRIGHT_BUILD": str(tmp_path_factory.mktemp("build")),
         "TORCH_EXTENSIONS_DIR": str(tmp_path_factory.mktemp("extensions")),
         # ninja is a program beside the interpreter.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),

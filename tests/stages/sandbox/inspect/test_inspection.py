@@ -5,6 +5,8 @@ import textwrap
 import pytest
 import torch
 
+from kernelwright.stages.sandbox.inspect.cuda_hook import base_name
+
 RELU = '''
 CPP_FLAGS = []
 CPP_SOURCE = r"""
@@ -183,3 +185,19 @@ def test_random_modules_and_atomic_like_noise_do_not_make_a_decoy_matter(inspect
 def test_torch_compile_is_noticed(inspect):
     report = inspect(RELU + "fast = torch.compile(torch.relu)\n" + model("return torch.relu(x)"))
     assert report["compiled"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "identifier"),
+    [
+        ("double", "double"),
+        ("void app::gelu<float, 4>(float const*, float*, int)", "gelu"),
+        ("void (anonymous namespace)::gelu(float*)", "gelu"),
+        ("std::enable_if<true, void>::type thrice<float>(float*)", "thrice"),
+        ("_Z6thriceIfEvPKT_PS0_m", "thrice"),
+        ("_ZN3app4geluEPf", "gelu"),
+        ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
+    ],
+)
+def test_a_kernels_name_on_the_device_leads_to_its_name_in_the_source(name, identifier):
+    assert base_name(name) == identifier
