@@ -11,6 +11,7 @@ from kernelwright.agent.cli.exit_codes import ExitCode
 from kernelwright.agent.verification import Verified
 from kernelwright.stages.codec import to_json
 from kernelwright.stages.measure.stats import is_gain
+from kernelwright.stages.static import Finding, read
 from kernelwright.stages.types import Check, DeviceState, Environment, Measurement, OwnWork, Ratio, Status, Verdict
 
 SCHEMA = "kernelwright.verdict/1"
@@ -79,6 +80,8 @@ class Evidence:
     lines: tuple[Line, ...]
     measurement: Measurement | None
     work: OwnWork | None
+    notes: tuple[Finding, ...]
+    """What reading the source found worth a second look; it decides nothing."""
     environment: Environment
     seed: int
     command: str
@@ -105,6 +108,7 @@ def evidence_of(verified: Verified) -> Evidence:
         lines=tuple(lines(result.verdict.checks)),
         measurement=result.measurement,
         work=result.work,
+        notes=read(verified.job.candidate.source).warnings,
         environment=result.environment,
         seed=verified.job.seed,
         command=verified.command,
@@ -177,6 +181,7 @@ def as_json(found: Evidence) -> dict[str, Any]:
         "checks": [to_json(check) | {"group": group_of(check)} for check in verdict.checks],
         "measurement": to_json(found.measurement),
         "work": to_json(found.work),
+        "notes": to_json(found.notes),
         "environment": to_json(found.environment),
         "seed": found.seed,
         "command": found.command,

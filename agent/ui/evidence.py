@@ -9,6 +9,7 @@ from itertools import groupby
 
 from kernelwright.agent.evidence import LIGHT, TASK, WORK, Evidence, Line, device_words
 from kernelwright.agent.ui.view import ratio_text
+from kernelwright.stages.static import Finding
 from kernelwright.stages.types import Measurement, OwnWork, SpeedOfLight, Status, Timing
 
 FIGURES = 37
@@ -41,6 +42,7 @@ def styled(found: Evidence, width: int | None) -> list[Styled]:
         *_checks(found.lines, width),
         *_plain(_times(found, width or PLAIN_WIDTH)),
         *_plain(_work(found.work, width or PLAIN_WIDTH)),
+        *_plain(_notes(found.notes, width or PLAIN_WIDTH)),
         ("", ""),
         *_plain(_wrapped(f"machine  {machine(found)}", width or PLAIN_WIDTH, 9)),
         *_verdict(found, width or PLAIN_WIDTH),
@@ -133,6 +135,15 @@ def _work(work: OwnWork | None, width: int) -> Iterator[str]:
         yield f"  {100 * kernel.share:3.0f} %  {'own    ' if kernel.own else 'library'}  {kernel.name}"[:width]
     words = {True: "the output breaks without it", False: "the output is the same without it", None: "not ablated"}
     yield from (f"  {name}: {words[broke]}" for name, broke in work.ablated.items())
+
+
+def _notes(notes: Sequence[Finding], width: int) -> Iterator[str]:
+    if not notes:
+        return
+    yield ""
+    yield "worth a second look in the source (it decides nothing)"
+    for note in notes:
+        yield from _wrapped(f"  line {note.line}: {note.sentence}", width, 4)
 
 
 def _verdict(found: Evidence, width: int) -> Iterator[Styled]:
