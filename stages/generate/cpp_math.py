@@ -111,7 +111,7 @@ static inline float tanh_(float x) {
 static inline float sigmoid_(float x) { return 1.0f / (1.0f + exp_(-x)); }
 """,
     "erf": """
-// x P(x^2) / Q(x^2) on [-4, 4], where erf is 1 to the last place at the ends. Within 6 units in the last place.
+// x P(x^2) / Q(x^2) on [-4, 4], where erf is 1 to the last place at the ends. Within 7 units in the last place.
 static inline float erf_(float x) {
     float c = x > 4.0f ? 4.0f : x;
     c = c < -4.0f ? -4.0f : c;

@@ -32,10 +32,10 @@ def flatten(value: Any, tensors: list[torch.Tensor]) -> Any:
     if isinstance(value, float):
         # JSON has no nan or inf; the hexadecimal form keeps every bit.
         return {"float": value.hex()}
-    # Of subclasses only named tuples: others may compute their content when it is looked at.
+    # A subclass may compute its content when it is looked at; of a tuple's, as torch.topk returns, that is passed by.
     if type(value) is list:
         return {"list": [flatten(v, tensors) for v in value]}
-    if type(value) is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
+    if isinstance(value, tuple):
         return {"tuple": [flatten(v, tensors) for v in tuple.__iter__(value)]}
     if type(value) in _DICTIONARIES:
         # In the order of keys, for it is by key that they are read.

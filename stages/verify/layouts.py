@@ -18,6 +18,9 @@ SMALL_BYTES = {"cpu": 2**22, "cuda": 2**28}
 """Arguments of another declared shape are tried up to this size."""
 
 
+MOST_SHAPES = 3
+
+
 def other_layouts(case: Case) -> Iterator[Case]:
     """The case with its tensors transposed in memory, and as slices of larger tensors that start one element in."""
     for layout, store, why in (
@@ -48,7 +51,7 @@ def sliced(x: torch.Tensor) -> torch.Tensor:
 
 
 def other_shapes(contract: Contract, model: torch.nn.Module, base: Case, device: str, seed: int) -> Iterator[Case]:
-    """The smallest other declared shape that this module accepts, with the answer of a module made for it."""
+    """Other declared shapes that this module accepts, the smallest first, each with a module's answer made for it."""
     found: list[tuple[int, str, Contract]] = []
     for label in contract.shapes:
         problem = reshaped(contract.problem, label) if label != contract.problem.shape else None
@@ -58,11 +61,10 @@ def other_shapes(contract: Contract, model: torch.nn.Module, base: Case, device:
         nbytes = memory_needs.input_bytes(other, device)
         if nbytes is not None and nbytes <= SMALL_BYTES[torch.device(device).type]:
             found.append((nbytes, label, other))
-    for _, label, other in sorted(found, key=lambda f: f[:2]):
+    for _, label, other in sorted(found, key=lambda f: f[:2])[:MOST_SHAPES]:
         case = _in_shape(other, model, base, device, seed)
         if case is not None:
             yield replace(case, label=f"shape {label}", why="a size that is taken for granted", layout=f"shape {label}")
-            return
 
 
 def _in_shape(other: Contract, model: torch.nn.Module, base: Case, device: str, seed: int) -> Case | None:

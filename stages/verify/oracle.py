@@ -21,6 +21,11 @@ ROUNDED_EPS = 4.0
 """Stressed cases: by how many epsilons each input is moved, up or down, to see what rounding it would do."""
 
 
+FAR_ABOVE_FLOAT32 = 2e-5
+"""A root mean square error, over the output's, that float32 products of any usual length stay under."""
+ABOUT = 4.0
+
+
 @dataclass(frozen=True)
 class Expected:
     """Outputs of one case. `exact[i]` is float64 (or the integers themselves), `eager[i]` the task's own precision."""
@@ -68,6 +73,8 @@ class Oracle:
         self.tolerance = tolerance
         self.precision = precision
         self._wide: torch.nn.Module | None = None
+        self._lowers: bool | None = None
+        """Whether the reference itself rounds operands to TF32, as one that sets allow_tf32 does; None: not known."""
 
     def expect(self, case: Case) -> Expected:
         """Run the reference on a case in its own precision and in float64, and derive the bounds."""
@@ -85,6 +92,8 @@ class Oracle:
             mode.indexed(t) if not own.is_floating_point() else None for t, own in zip(exact, eager, strict=True)
         ]
         exact, eager = [widened(t.detach()) for t in exact], [t.detach() for t in eager]
+        if self._lowers is None and precision == "float64" and not (case.stressed or case.specials):
+            self._lowers = self._computes_in_tf32(case, exact, eager)
         allowed = self._allowances(case) if precision == "float64" else []
         bounds: list[Bounds] = []
         for i, (right, own) in enumerate(zip(exact, eager, strict=True)):
@@ -140,10 +149,24 @@ class Oracle:
         if case.stressed and not case.specials:
             moved = self._wide_call(case, [_rounded(t, seed) for seed, t in enumerate(case.tensors)])
             answers += [] if moved is None else [(moved[0], 1.0)]
-        if self.precision is Precision.TF32:
+        if self.precision is Precision.TF32 or self._lowers:
             lowered = self._wide_call(case, case.tensors, tf32=True)
             answers += [] if lowered is None else [(lowered[0], TF32_FACTOR)]
         return answers
+
+    def _computes_in_tf32(self, case: Case, exact: Sequence[torch.Tensor], eager: Sequence[torch.Tensor]) -> bool:
+        """Whether eager's own error is far above float32's and about what operands in TF32 cause.
+
+        Another kernel may then cut operands off where eager rounds them, which errs by more than a small multiple.
+        """
+        own = [_relative_rms(e, x) for e, x in zip(eager, exact, strict=True) if e.dtype == torch.float32]
+        if max(own, default=0.0) < FAR_ABOVE_FLOAT32:
+            return False
+        lowered = self._wide_call(case, case.tensors, tf32=True)
+        if lowered is None:
+            return False
+        theirs = [_relative_rms(t, x) for t, x in zip(lowered[0], exact, strict=True) if x.dtype == torch.float64]
+        return max(own) < ABOUT * max(theirs, default=0.0)
 
     def _wide_call(
         self, case: Case, tensors: Sequence[torch.Tensor], *, tf32: bool = False
@@ -200,6 +223,12 @@ def _call(
 def _kept(value: torch.Tensor, before: torch.Tensor) -> bool:
     """Whether a buffer is as it was: batch norm writes its statistics without counting up the version."""
     return isinstance(value, torch.nn.Parameter) or same_values(value, before.to(value.dtype))
+
+
+def _relative_rms(value: torch.Tensor, exact: torch.Tensor) -> float:
+    scale = float(exact.double().square().mean().sqrt()) if exact.numel() else 0.0
+    error = float((value.double() - exact.double()).square().mean().sqrt()) if exact.numel() else 0.0
+    return error / scale if scale and error == error else 0.0
 
 
 def _alike(exact: Sequence[torch.Tensor], eager: Sequence[torch.Tensor]) -> bool:

@@ -59,6 +59,7 @@ class Report:
     ablated: Mapping[str, bool | None]
     library_only: tuple[str, ...]
     fallbacks: tuple[Fallback, ...]
+    copied: tuple[str, ...]
     compiled: int
 
     @property
@@ -91,6 +92,7 @@ def judge(
             claim_check(form, claimed),
             *_launched(seen, form, claimed),
             *_decoy(seen, form, claimed),
+            *_copy(seen),
             _fallback(seen),
             _library(seen, form, no_library),
         )
@@ -134,6 +136,14 @@ def _decoy(seen: Report, form: SourceForm, claimed: Backend | None) -> Iterator[
     passed = bool(effective or unknown or (wrappers and claimed in (None, Backend.TORCH)))
     detail = ("" if passed else "decoy: ") + "; ".join(filter(None, told))
     yield Check("own kernels matter", passed, float(len(effective)), 1.0, detail, Status.STATIC_REJECT)
+
+
+def _copy(seen: Report) -> Iterator[Check]:
+    """Own kernels must do more than move what the library has computed."""
+    if seen.launched:
+        names = ", ".join(seen.copied)
+        detail = f"decoy: the output is what {names} gave, only copied" if names else ""
+        yield Check("own kernels compute", not names, len(seen.copied), 0.0, detail, Status.STATIC_REJECT)
 
 
 def _fallback(seen: Report) -> Check:

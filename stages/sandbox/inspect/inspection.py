@@ -55,7 +55,8 @@ class Inspection:
         name, share, launches, own, library, moves), `launched` (own kernel to launches in one call), `loaded` (own
         kernels that were seen being loaded), `backends` (own kernel to back end), `ablated` (own kernel to whether the
         result changes without it, or None), `library_only` (native functions that only call the library), `fallbacks`
-        (dictionaries of line and operators that computed in an exception's handler in every call), and `compiled`.
+        (dictionaries of line and operators that computed in an exception's handler in every call), `copied` (library
+        operators whose result an output holds, moved there by something else), and `compiled`.
         Raises what the candidate raises, and Refused for an output that cannot be compared.
         """
         watch = OperatorWatch(self.registry, self._native_backend, self.path)
@@ -64,12 +65,14 @@ class Inspection:
             session.call(arguments)
             session.call(others)
             handled: list[set[int]] = []
+            copied: list[set[str]] = []
             snapshots = []
             for given in (arguments, others, arguments):
                 self.registry.reset()
                 watch.start()
                 snapshots.append(session.call(given))
                 handled.append(set(watch.handled))
+                copied.append(session.copied)
             seen = _seen(watch, set.intersection(*handled), snapshots[-1])
             launched = {k.name: k.launches for k in self.registry.kernels.values() if k.launches}
             kernels = self._profile(session) if profile and self.device == "cuda" else []
@@ -84,6 +87,7 @@ class Inspection:
             # What a captured graph replays cannot be switched off.
             "ablated": ablated | dict.fromkeys(by_replay, None),
             "library_only": sorted(k.name for k in known if k.library_only),
+            "copied": sorted(set.intersection(*copied)),
             "compiled": self.compiled,
         }
 
@@ -150,6 +154,8 @@ class _Session:
         self.arguments = arguments
         self.others = others
         self.watch = watch
+        self.copied: set[str] = set()
+        """Library operators whose result the last output holds, moved there by something else."""
         state = call.state_dict(keep_vars=True) if isinstance(call, torch.nn.Module) else {}
         self.state = list(state.values())
         self.kept = [(t, t.detach().clone()) for t in (*_tensors(arguments), *_tensors(others), *self.state)]

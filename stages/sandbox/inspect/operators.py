@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.stages.sandbox.inspect import native, own_operators
+from kernelwright.stages.sandbox.inspect.copies import Copies
 from kernelwright.stages.sandbox.inspect.library_only import active
 from kernelwright.stages.sandbox.inspect.registry import Registry
 
@@ -86,6 +87,7 @@ class OperatorWatch(TorchDispatchMode):
         self.backend_of = backend_of
         self.file = str(file)
         self.handlers = handler_lines(file.read_text())
+        self.copies = Copies()
         self.start()
 
     @classmethod
@@ -101,6 +103,7 @@ class OperatorWatch(TorchDispatchMode):
         self.handled: dict[int, Counter[str]] = {}
         """By the candidate's line: operators that computed while an exception was being handled there."""
         self.outer = sys.exc_info()[1]
+        self.copies.start()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -116,7 +119,10 @@ class OperatorWatch(TorchDispatchMode):
             result.fill_(native.sentinel(result.dtype))
         if within:
             within.after((args, kwargs), result)
-        if name not in FREE and not getattr(func, "is_view", False):
+        moves = getattr(func, "is_view", False)
+        if name not in ALLOCATES and not moves:
+            self.copies.note(str(func), result, computed=name not in FREE)
+        if name not in FREE and not moves:
             self._count(str(func), (args, kwargs, result))
         return result
 

@@ -134,7 +134,8 @@ def test_a_bundle_runs_within_its_time_goes_on_and_confirms_its_winner(
     assert [r.verdict.status for r in found.values()] == [Status.CORRECT, Status.INCORRECT, Status.CORRECT]
     rounds = [len(r.measurement.candidate.samples_ms) for r in found.values() if r.measurement]
     assert rounds == [QUICK.rounds, 2 * QUICK.rounds]
-    told = capsys.readouterr().err.splitlines()
+    # Another process may be timing on this machine, which is waited for and said.
+    told = [line for line in capsys.readouterr().err.splitlines() if "waiting for the device" not in line]
     assert told[0].startswith("softmax run/0/wrong incorrect ")
     assert told[1].startswith("softmax run/0/right/confirm correct ")
 

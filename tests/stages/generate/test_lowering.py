@@ -181,7 +181,9 @@ def test_an_operator_gives_what_torch_gives(
     if not eager.is_floating_point():
         assert torch.equal(found, eager)
         return
-    assert torch.equal(found.isnan(), eager.isnan())
+    # On some processors torch's own vectorised gelu gives nan for an infinity, where its float64 form does not.
+    agreed = eager.isnan() == exact.isnan()
+    assert torch.equal(found.isnan()[agreed], eager.isnan()[agreed])
     assert torch.equal(found[eager.isinf()], eager[eager.isinf()])
     finite = eager.isfinite() & exact.isfinite()
     error, own = ((v.double() - exact).abs()[finite] for v in (found, eager))

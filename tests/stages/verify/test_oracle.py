@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from kernelwright.kernelbench.problem import Precision
-from kernelwright.stages.verify.cases import draw
-from kernelwright.stages.verify.oracle import Expected, expect
-from kernelwright.stages.verify.tolerance import Yardstick
+from kernelwright.stages.verify.cases import Case, draw
+from kernelwright.stages.verify.oracle import Expected, Oracle, expect
+from kernelwright.stages.verify.tolerance import Yardstick, compare
 from tests.stages.verify.tasks import model_of, right, task
 
 MATRICES = "torch.randn(24, 64)", "torch.randn(64, 40)"
@@ -138,3 +138,32 @@ def test_the_task_contract_allows_what_the_dtype_costs() -> None:
     assert right([off], loose)
     assert not right([off], strict)
     assert not right([loose.eager[0].bfloat16().float()], loose)
+
+
+class RoundsItsOperands(torch.nn.Module):
+    """Stands where a GPU's reference stands that sets allow_tf32: float32 operands are rounded to ten bits."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        if a.dtype is torch.float32:
+            a, b = ((t.view(torch.int32) + 0x1000 & ~0x1FFF).view(torch.float32) for t in (a, b))
+        return a @ b
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_a_reference_in_tf32_allows_a_kernel_that_cuts_operands_off(offset: float) -> None:
+    generator = torch.Generator().manual_seed(4)
+    a, b = (torch.randn(shape, generator=generator) for shape in ((64, 96), (96, 80)))
+    oracle = Oracle(RoundsItsOperands(), None)
+    oracle.expect(Case({"list": [{"tensor": 0}, {"tensor": 1}]}, (a, b), {}))
+    case = Case({"list": [{"tensor": 0}, {"tensor": 1}]}, (a + offset, b + offset), {}, stressed=bool(offset))
+    expected = oracle.expect(case)
+    cut, half = ((a + offset).view(torch.int32) & mask for mask in (~0x1FFF, ~0x3FFFF))
+    other = (b + offset).view(torch.int32) & ~0x1FFF
+    right = cut.view(torch.float32) @ other.view(torch.float32)
+    wrong = half.view(torch.float32) @ other.view(torch.float32)
+
+    def passes(output: torch.Tensor) -> bool:
+        return all(c.passed for c in compare("x", output, expected.exact[0], expected.eager[0], expected.bounds[0]))
+
+    assert passes(right)
+    assert not passes(wrong)

@@ -20,7 +20,7 @@ def report(**known: Any) -> dict[str, Any]:
         "launched": {},
         "loaded": [],
     }
-    empty |= {"backends": {}, "ablated": {}, "library_only": [], "fallbacks": [], "compiled": 0}
+    empty |= {"backends": {}, "ablated": {}, "library_only": [], "fallbacks": [], "copied": [], "compiled": 0}
     return empty | known
 
 
