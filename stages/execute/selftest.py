@@ -27,6 +27,8 @@ from kernelwright.stages.types import Backend, Candidate, Environment, Status
 
 BUILD_TIMEOUT_S = 180.0
 """Some candidates are built with torch's headers."""
+ROUNDS = 6
+"""It is about verdicts, not about times."""
 NOT_JUDGED = (Status.ENV_ERROR, Status.UNKNOWN)
 QUICK = ("ok_autotune_first_call", "cache_data_ptr", "forge_recycled_output", "tamper_allclose")
 """One honest candidate and three hacks of the same task: seconds."""
@@ -139,7 +141,7 @@ def _job(key: str, case: HackCase, device: str, seed: int) -> Job:
         candidate=Candidate(case.candidate, Backend(case.backend), proposer="selftest"),
         device=device,
         seed=seed,
-        effort=Effort(timeout_s=BUILD_TIMEOUT_S),
+        effort=Effort(timeout_s=BUILD_TIMEOUT_S, rounds=ROUNDS, screen_rounds=0),
         baselines=("eager",),
     )
 

@@ -166,6 +166,7 @@ class _Session:
         with self.watch:
             output = self.function(*given)
         try:
+            self.copied = self.watch.copies.of(output)
             return Snapshot(output, [*_tensors(given), *self.state])
         except TypeError as error:
             raise Refused("incorrect", f"the output holds a value that {error}") from None

@@ -201,3 +201,19 @@ def test_torch_compile_is_noticed(inspect):
 )
 def test_a_kernels_name_on_the_device_leads_to_its_name_in_the_source(name, identifier):
     assert base_name(name) == identifier
+
+
+@pytest.mark.parametrize(
+    ("forward", "copied"),
+    [
+        (
+            "y = torch.sigmoid(x)\nz = torch.empty_like(y)\nLIBRARY.relu(P(y), P(z), N(y))\nreturn z",
+            ["aten.sigmoid.default"],
+        ),
+        ("y = torch.empty_like(x)\nLIBRARY.relu(P(x), P(y), N(x))\nreturn y", []),
+        ("y = torch.empty_like(x)\nLIBRARY.relu(P(x), P(y), N(x))\nreturn torch.sigmoid(y).clone()", []),
+        ("y = torch.tanh(x)\nz = torch.empty_like(y)\nLIBRARY.relu(P(y), P(z), N(y))\nreturn z", []),
+    ],
+)
+def test_a_kernel_that_moves_what_the_library_computed_is_told_from_one_that_computes(inspect, forward, copied):
+    assert inspect(RELU + model(forward))["copied"] == copied
