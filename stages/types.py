@@ -149,7 +149,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A speedup (baseline time over candidate time) with its 95 % bootstrap interval."""
+    """A speedup (baseline time over candidate time) with an interval that holds the true one in at least 95 %."""
 
     median: float
     low: float

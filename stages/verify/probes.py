@@ -286,6 +286,8 @@ class _Planner:
 
     def _ordered(self) -> Plan:
         self.random.shuffle(self.kept)
+        # An ordinary case first: where that fails, its message says most.
+        self.kept.sort(key=lambda group: group[0][0] is not self.draws[0])
         pairs = list(_numbered(self.kept))
         return Plan(tuple(c for c, _ in pairs), tuple(e for _, e in pairs), tuple(self.dropped))
 
