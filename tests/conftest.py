@@ -1,8 +1,13 @@
 """What every test file shares: `gpu` tests skip where there is no device, and no example has a deadline."""
 
 import contextlib
+import signal
 
 import pytest
+
+# A shell starts what it runs in the background deaf to Ctrl-C, and so would be the processes that tests send one to.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A machine with a GPU and nothing installed has no hypothesis, and runs the tests marked `gpu` only.
 with contextlib.suppress(ImportError):

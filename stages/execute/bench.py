@@ -137,6 +137,7 @@ class Bench:
         trial = Trial(job, compilation, list(self.admission))
         try:
             if compilation.ok and trial.passes:
+                self._start(trial, build=job.no_library or building.needed(job.candidate))
                 with self.lock.shared():
                     self._check(trial, on_stage)
                 if job.timed and trial.passes:
@@ -149,45 +150,54 @@ class Bench:
                 # What it tried may be the reason, and says more than that it failed.
                 trial.checks += [c for c in conduct.report(trial.runner, job.effort.timeout_s) if not c.passed]
         finally:
-            if trial.runner is not None:
-                trial.runner.kill()
+            trial.end()
         return trial.result(self.environment)
+
+    def _start(self, trial: Trial, *, build: bool) -> None:
+        """Processes for a candidate, of which nothing runs in them yet: this need not wait for the device."""
+
+        def start(phase: Phase) -> Runner:
+            runner = self.zygote.spawn(phase, [self._own_folder(trial.job.candidate)])
+            runner.post("start", device=self.device)
+            return runner
+
+        trial.builder = start(Phase.BUILD) if build else None
+        trial.runner = start(Phase.RUN)
 
     def _check(self, trial: Trial, on_stage: Callable[[str], None]) -> None:
         """All that may share the device: building, verifying, and getting the baselines ready."""
         with self._lane() as arenas:
-            build = trial.job.no_library or building.needed(trial.job.candidate)
+            built = trial.builder is not None
             try:
-                self._build_and_verify(trial, arenas, on_stage, build=build)
+                self._build_and_verify(trial, arenas, on_stage)
             except RunnerFailed as failure:
-                if failure.kind != prebuilt.LATE or build:
+                if failure.kind != prebuilt.LATE or built:
                     raise
                 # Nothing in its source told that it would want a compiler.
-                trial.start_again()
-                self._build_and_verify(trial, arenas, on_stage, build=True)
+                trial.checks.clear()
+                trial.end()
+                self._start(trial, build=True)
+                self._build_and_verify(trial, arenas, on_stage)
         if trial.job.timed and trial.passes:
             on_stage("baselines")
             with trial.took("baselines"):
                 self._prepare_baselines()
 
-    def _build_and_verify(
-        self, trial: Trial, arenas: Mapping[str, Arena], on_stage: Callable[[str], None], *, build: bool
-    ) -> None:
-        if build:
+    def _build_and_verify(self, trial: Trial, arenas: Mapping[str, Arena], on_stage: Callable[[str], None]) -> None:
+        if trial.builder is not None:
             on_stage("build")
-            self._build(trial, arenas[""])
-        if trial.passes:
+            self._build(trial, trial.builder, arenas[""])
+        if trial.passes and trial.runner is not None:
             on_stage("verify")
             with trial.took("verify"):
-                trial.runner = self.zygote.spawn(Phase.RUN, [self._own_folder(trial.job.candidate)])
                 self._verify(trial, trial.runner, arenas)
 
-    def _build(self, trial: Trial, arena: Arena) -> None:
+    def _build(self, trial: Trial, builder: Runner, arena: Arena) -> None:
         job = trial.job
         # Ordinary values: among nan and huge ones a copy, or a kernel that matters, would not be told.
         pair = [case for case, _ in self.cases if not (case.layout or case.stressed)][:2]
         built = building.build(
-            self.zygote, job, self.cache, arena, pair, lambda runner: self._load(runner, job, inspect=True)
+            builder, job, self.cache, arena, pair, lambda runner: self._load(runner, job, inspect=True)
         )
         trial.compilation = dataclasses.replace(
             trial.compilation,
@@ -297,6 +307,7 @@ class Bench:
             "init": str(init),
             "inspect": inspect,
         }
+        runner.answer(building.timeout_s(job))  # to `start`
         runner.ask("load", building.timeout_s(job), **fields)
 
     def _own_folder(self, candidate: Candidate) -> Path:

@@ -20,8 +20,7 @@ from kernelwright.stages.compile.deferred import builds_itself, calls_extension_
 from kernelwright.stages.execute.job import Job
 from kernelwright.stages.sandbox import stream
 from kernelwright.stages.sandbox.arena import Arena, connect
-from kernelwright.stages.sandbox.confine import Phase
-from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
+from kernelwright.stages.sandbox.pool import Runner, RunnerFailed
 from kernelwright.stages.types import Backend, Candidate, Check, KernelResources
 from kernelwright.stages.verify import conduct
 from kernelwright.stages.verify.cases import Case
@@ -73,20 +72,18 @@ def timeout_s(job: Job) -> float:
 
 
 def build(
-    zygote: Zygote, job: Job, cache: Path, arena: Arena, cases: Sequence[Case], load: Callable[[Runner], None]
+    runner: Runner, job: Job, cache: Path, arena: Arena, cases: Sequence[Case], load: Callable[[Runner], None]
 ) -> Build:
-    """Run the phase on two cases. Raises RunnerFailed for what the candidate does wrong."""
+    """Run the phase on two cases, in `runner`, which ends here. Raises RunnerFailed for what the candidate does."""
     start = time.monotonic()
     limit = timeout_s(job)
-    folders = [Path(folder) for folder in caches(job.candidate, cache).values()]
-    for folder in folders:
-        folder.mkdir(parents=True, exist_ok=True)
+    for folder in caches(job.candidate, cache).values():
+        Path(folder).mkdir(parents=True, exist_ok=True)
     arena.write_state(cases[0])
     slots = list(arena.slots)[: len(cases)]
     for slot, case in zip(slots, cases, strict=True):
         arena.write_slot(slot, case)
     profile = job.effort.detailed or job.no_library
-    runner = zygote.spawn(Phase.BUILD, folders[:1])
     try:
         load(runner)
         connect(runner, [arena])

@@ -22,6 +22,8 @@ class Trial:
     checks: list[Check] = field(default_factory=list)
     measurement: Measurement | None = None
     work: OwnWork | None = None
+    builder: Runner | None = None
+    """The process that is built and looked into, and thrown away; None where there is nothing to build."""
     runner: Runner | None = None
     """The process that is verified and timed."""
     failure: RunnerFailed | None = None
@@ -32,12 +34,12 @@ class Trial:
         """Whether every check so far has."""
         return all(check.passed for check in self.checks)
 
-    def start_again(self) -> None:
-        """Forget what was found so far."""
-        self.checks.clear()
-        if self.runner is not None:
-            self.runner.kill()
-            self.runner = None
+    def end(self) -> None:
+        """End the processes."""
+        for runner in (self.builder, self.runner):
+            if runner is not None:
+                runner.kill()
+        self.builder = self.runner = None
 
     @contextlib.contextmanager
     def took(self, stage: str) -> Iterator[None]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from kernelwright.kernelbench.errors import EnvironmentFault
 from kernelwright.kernelbench.problem import Precision
 from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
@@ -37,19 +40,31 @@ class Baselines:
         self.runners: dict[str, Runner] = {}
         self.failed: dict[str, str] = {}
         """Baselines that could not be had, with the reason."""
-        self._waiting: list[str] = []
-        for name in names:
-            folder = caches / "inductor"
-            folder.mkdir(parents=True, exist_ok=True)
-            environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder)}
-            self.runners[name] = runner = zygote.spawn(Phase.TRUSTED)
-            self._waiting.append(name)
-            runner.post("load", **load | {"compile_mode": MODES[name], "environment": environment})
+        folder = caches / "inductor"
+        folder.mkdir(parents=True, exist_ok=True)
+        load = load | {"environment": {"TORCHINDUCTOR_CACHE_DIR": str(folder)}}
+
+        def begin(name: str) -> Runner:
+            runner = zygote.spawn(Phase.TRUSTED)
+            runner.post("load", **load | {"compile_mode": MODES[name]})
+            return runner
+
+        # In a thread, for the zygote may not be up yet.
+        with_zygote = ThreadPoolExecutor(max_workers=1, thread_name_prefix="baselines")
+        self._starting: dict[str, Future[Runner]] = {name: with_zygote.submit(begin, name) for name in names}
+        with_zygote.shutdown(wait=False)
 
     def ready(self) -> list[str]:
         """Wait until every baseline has loaded; the names of those that came up in this call."""
-        came, self._waiting = self._waiting, []
+        came = list(self._starting)
+        self._take()
         return [name for name in came if self.try_call(name, lambda r: r.answer(FIRST_CALL_TIMEOUT_S))]
+
+    def _take(self) -> None:
+        while self._starting:
+            name = next(iter(self._starting))
+            self.runners[name] = self._starting[name].result()
+            del self._starting[name]
 
     def try_call(self, name: str, action: Any) -> bool:
         """Run `action(runner)`; a baseline that fails is dropped with its reason, never the run."""
@@ -63,6 +78,8 @@ class Baselines:
 
     def close(self) -> None:
         """End the runners."""
+        with contextlib.suppress(EnvironmentFault):
+            self._take()
         for runner in self.runners.values():
             runner.kill()
         self.runners.clear()

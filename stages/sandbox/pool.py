@@ -134,7 +134,10 @@ class Runner:
 
 
 class Zygote:
-    """Starts and owns the zygote process. `environment` adds variables (`TRITON_INTERPRET=1`)."""
+    """Starts and owns the zygote process. `environment` adds variables (`TRITON_INTERPRET=1`).
+
+    Its start takes seconds, for it imports torch; who made it waits for that only when a runner is wanted.
+    """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-")).resolve()
@@ -164,13 +167,23 @@ class Zygote:
             stdin=subprocess.DEVNULL,
         )
         theirs.close()
-        try:
-            ready, _ = self.channel.receive(START_TIMEOUT_S)
-        except (ChannelClosed, ChannelTimeout) as error:
-            self.close()
-            raise EnvironmentFault(f"the sandbox's zygote did not start: {error}") from None
-        self.measures: Outcome = ready["measures"]
-        """What this machine offers to confine a candidate: by name, True or the reason why not."""
+        self._measures: Outcome | None = None
+
+    @property
+    def measures(self) -> Outcome:
+        """What this machine offers to confine a candidate: by name, True or the reason why not. Raises EnvironmentFault
+        when the zygote does not come up."""
+        with self.lock:
+            return self._once_up()
+
+    def _once_up(self) -> Outcome:
+        if self._measures is None:
+            try:
+                ready, _ = self.channel.receive(START_TIMEOUT_S)
+            except (ChannelClosed, ChannelTimeout) as error:
+                raise EnvironmentFault(f"the sandbox's zygote did not start: {error}") from None
+            self._measures = ready["measures"]
+        return self._measures
 
     def spawn(
         self,
@@ -217,6 +230,7 @@ class Zygote:
     def _ask(self, message: dict[str, Any], fds: Sequence[int] = ()) -> dict[str, Any]:
         try:
             with self.lock:
+                self._once_up()
                 self.channel.send(message, fds)
                 return self.channel.receive(START_TIMEOUT_S)[0]
         except (ChannelClosed, ChannelTimeout) as error:

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from kernelwright.stages.sandbox import confine, memory, poison, prebuilt, resources, tree, watch, witness
+from kernelwright.stages.sandbox import confine, memory, poison, prebuilt, resources, tree, view, watch, witness
 from kernelwright.stages.sandbox.inspect import Inspection
 from kernelwright.stages.sandbox.loading import Refused, build, describe, out_of_memory, pair_parameters
 from kernelwright.stages.sandbox.protocol import Channel, ChannelClosed
@@ -81,9 +81,18 @@ class Runner:
             self.segments.pop(number, None)
         return {}
 
+    def do_start(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Let the driver find the device, as a process that has not begun to use it."""
+        if message["device"] == "cuda":
+            torch.cuda.device_count()
+            torch.cuda.init()
+        return {}
+
     def do_load(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Import a file, build its class, move it to the device; `compile_mode` wraps it in torch.compile."""
         self.device = message["device"]
+        if confine.phase is confine.Phase.RUN:
+            view.take_caches(confine.caches)
         os.environ.update(message["environment"])
         _set_flags(self.device, message["threads"], message["allow_tf32"])
         self.random_state = _random_state(self.device)

@@ -31,6 +31,8 @@ WRITABLE = ("work", "tmp", "home")
 """The parts of a process's own folder: the working directory, TMPDIR and HOME."""
 OWN_FOLDER = Path("/.own")
 """Holds what a process writes; there only where `build` has made the root."""
+BUILT = Path("/.built")
+"""The cache folders as the build phase leaves them, by number, for a process that works on copies of them."""
 _PACKAGE = Path(__file__).absolute().parents[2]
 _PROC = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
 COPY_LIMIT = 256 * 2**20
@@ -88,8 +90,9 @@ def _outermost(paths: Iterable[Path]) -> list[Path]:
 def build(home: Path, shown: Sequence[Path], caches: Sequence[Path], *, keep_writes: bool, limit: int) -> None:
     """Enter a root that shows `shown`, `home` and `caches`. The caller has called `own_proc`.
 
-    `keep_writes`: what is written to `caches` stays; else it goes to copies that end with the process. `limit`: bytes
-    that all writing may take. Raises OSError where the kernel does not allow a step.
+    `keep_writes`: what is written to `caches` stays; else they are empty until `take_caches` copies what was built
+    meanwhile, and end with the process. `limit`: bytes that all writing may take. Raises OSError where the kernel does
+    not allow a step.
     """
     hidden = suites()
     root = home / WRITABLE[0]
@@ -104,10 +107,12 @@ def build(home: Path, shown: Sequence[Path], caches: Sequence[Path], *, keep_wri
     writable = [_own_part(root, "tmp", root / "tmp"), _shared_memory(root, devices)]
     linux.bind(home, _made(_inside(root, home)), recursive=False)
     for number, cache in enumerate(caches):
-        copy = _inside(root, OWN_FOLDER) / f"cache-{number}"
-        copied = not keep_writes and copy_tree(cache, copy, COPY_LIMIT)
-        linux.bind(copy if copied else cache, _made(_inside(root, cache)), recursive=False)
-        writable += [_inside(root, cache)] if copied or keep_writes else []
+        if keep_writes:
+            linux.bind(cache, _made(_inside(root, cache)), recursive=False)
+            writable.append(_inside(root, cache))
+        else:
+            linux.bind(cache, _made(_inside(root, BUILT) / str(number)), recursive=False)
+            writable.append(_own_part(root, f"cache-{number}", _inside(root, cache)))
     writable += [_own_part(root, f"own-{part}", _inside(root, home / part)) for part in WRITABLE]
     linux.set_read_only(root)
     for folder in writable:
@@ -126,6 +131,15 @@ def _shared_memory(root: Path, devices: Sequence[Path]) -> Path:
     target = _made(root / "dev" / "shm")
     linux.bind(Path("/dev/shm"), target, recursive=False)
     return target
+
+
+def take_caches(caches: Sequence[Path]) -> None:
+    """Fill this process's own cache folders with what the build phase has left; large ones with links to it."""
+    for number, cache in enumerate(caches):
+        built = BUILT / str(number)
+        if built.is_dir() and not copy_tree(built, cache, COPY_LIMIT):
+            for entry in built.iterdir():
+                (cache / entry.name).symlink_to(entry)
 
 
 def private_folders() -> list[str]:
