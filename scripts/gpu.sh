@@ -4,7 +4,7 @@
 #   scripts/gpu.sh OUT [SECONDS] [BUNDLE ...]
 #
 # PARTS names what is run, in this order; each part gets what is left of SECONDS (default 480) and leaves its log in OUT.
-#   tests       the tests marked gpu
+#   tests       the tests marked gpu. TESTS holds more options.
 #   bundles     bundles of jobs: OUT/results-NAME.jsonl for each. Copy it back into the bundle as results.jsonl, then
 #               `kernelwright jobs import`. A bundle that ran into the time limit goes on when the script is run again.
 #   selftest    the adversarial corpus: OUT/selftest.jsonl, rates in OUT/referee.json
@@ -43,7 +43,8 @@ for wanted in ${PARTS:-tests bundles}; do
     case $wanted in
     tests)
         mapfile -t files < <(grep -rlE 'mark\.gpu' tests --include='test_*.py')
-        part tests gpu-tests python3 -m pytest -q -p no:cacheprovider -m gpu "${files[@]}"
+        # shellcheck disable=SC2086  # TESTS is several words
+        part tests gpu-tests python3 -m pytest -q -p no:cacheprovider -m gpu ${TESTS:-} "${files[@]}"
         ;;
     bundles)
         for bundle in "$@"; do
