@@ -15,6 +15,7 @@ import random
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,8 @@ class Bench:
         self.ring: timing.Ring | None = None
         self._arenas: queue.SimpleQueue[dict[str, Arena]] = queue.SimpleQueue()
         self._one_at_a_time = threading.Lock()
+        self._undertaker = ThreadPoolExecutor(max_workers=MOST_LANES, thread_name_prefix="undertaker")
+        self._burials: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
         self._baselines_know: int | None = None
         """The seed whose parameters the baselines hold."""
         self.best_over_eager: float | None = None
@@ -150,8 +153,18 @@ class Bench:
                 # What it tried may be the reason, and says more than that it failed.
                 trial.checks += [c for c in conduct.report(trial.runner, job.effort.timeout_s) if not c.passed]
         finally:
-            trial.end()
+            self._burials.put(self._undertaker.submit(self._bury, trial))
         return trial.result(self.environment)
+
+    def _bury(self, trial: Trial) -> None:
+        """End a candidate's processes, while nobody is timed: a context that goes away keeps the device busy."""
+        with self.lock.shared():
+            trial.end()
+
+    def settle(self) -> None:
+        """Wait until the processes of all candidates so far have ended. Raises EnvironmentFault if one does not."""
+        while not self._burials.empty():
+            self._burials.get().result()
 
     def _start(self, trial: Trial, *, build: bool) -> None:
         """Processes for a candidate, of which nothing runs in them yet: this need not wait for the device."""
@@ -375,7 +388,8 @@ class Bench:
             self._arenas.get()[""].block.close()
 
     def close(self) -> None:
-        """End the baselines and free the shared memory."""
+        """End every process, and free the shared memory."""
+        self._undertaker.shutdown()
         self.baselines.close()
         self._close_lanes()
         if self.ring is not None:

@@ -54,6 +54,7 @@ class Worker:
             on_progress(Progress(same[0].key, "prepare"))
             bench = self._bench_for(same[0])
             yield from _all(bench, compiling, on_progress)
+            bench.settle()
 
     def _compile(self, job: Job, on_progress: Callable[[Progress], None]) -> Compilation:
         on_progress(Progress(job.key, "compile"))
