@@ -42,9 +42,12 @@ part() {
 for wanted in ${PARTS:-tests bundles}; do
     case $wanted in
     tests)
-        mapfile -t files < <(grep -rlE 'mark\.gpu' tests --include='test_*.py')
-        # shellcheck disable=SC2086  # TESTS is several words
-        part tests gpu-tests python3 -m pytest -q -p no:cacheprovider -m gpu ${TESTS:-} "${files[@]}"
+        # Each file in a process of its own: a fault that ends the device's context takes no other file's tests along.
+        mapfile -t files < <(grep -rlE 'mark\.gpu' tests --include='test_*.py' | sort)
+        for file in "${files[@]}"; do
+            # shellcheck disable=SC2086  # TESTS is several words
+            part "$file" "gpu-$(basename "$file" .py)" python3 -m pytest -q -p no:cacheprovider -m gpu ${TESTS:-} "$file"
+        done
         ;;
     bundles)
         for bundle in "$@"; do

@@ -40,8 +40,9 @@ from kernelwright.stages.verify.cases import Case
 from kernelwright.stages.verify.oracle import Expected, Oracle
 from kernelwright.stages.verify.source_form import read_form
 
-MOST_LANES = 14
-"""Candidates that a GPU verifies at once: most of it is starting contexts and compilers, which cores share."""
+MOST_LANES = 24
+"""Candidates that a GPU verifies at once: most of it is waiting for contexts and compilers."""
+LANES_PER_CORE = 1.5
 LANES_SHARE = 0.25
 """Of the GPU's free memory, for what lanes hold."""
 LATE_CASES = 3
@@ -128,7 +129,7 @@ class Bench:
         outputs = sum(t.nbytes for t in expected.eager)
         need = VERIFY_SLOTS * case.nbytes + 6 * outputs
         room = int(LANES_SHARE * memory_needs.memory(self.device)[1]) // max(need, 1)
-        return max(1, min(MOST_LANES, (os.cpu_count() or 1) - 2, room))
+        return max(1, min(MOST_LANES, int(LANES_PER_CORE * (os.cpu_count() or 1)), room))
 
     def _instantiate(self, seed: int) -> None:
         self.seed = seed

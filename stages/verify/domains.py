@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,6 +12,11 @@ CHECKED_ON_DEVICE = ("binary_cross_entropy", "multinomial", "bernoulli", "binomi
 """Operators that stop the device (and with it the process's CUDA context) for an argument out of its range."""
 SAMPLE = 2**16
 """Elements of a draw that are looked at."""
+
+
+def checked_on_device(operators: Iterable[str]) -> bool:
+    """Whether one of these operators (`aten.mm.default`) stops a GPU for an argument out of its range."""
+    return any(word in name for name in operators for word in CHECKED_ON_DEVICE)
 
 
 class Kind(StrEnum):

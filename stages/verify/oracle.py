@@ -13,6 +13,7 @@ import torch
 from kernelwright.kernelbench.problem import Precision
 from kernelwright.stages.sandbox import tree
 from kernelwright.stages.verify.cases import Case, copy_of, same_values
+from kernelwright.stages.verify.domains import checked_on_device
 from kernelwright.stages.verify.indices import index_rule
 from kernelwright.stages.verify.tolerance import TF32_FACTOR, Allowance, Bounds, yardstick
 from kernelwright.stages.verify.upcast import WIDE, CannotUpcast, Upcasting
@@ -94,7 +95,8 @@ class Oracle:
         exact, eager = [widened(t.detach()) for t in exact], [t.detach() for t in eager]
         if self._lowers is None and precision == "float64" and not (case.stressed or case.specials):
             self._lowers = self._computes_in_tf32(case, exact, eager)
-        allowed = self._allowances(case) if precision == "float64" else []
+        ranged = checked_on_device(mode.operators)
+        allowed = self._allowances(case, ranged=ranged) if precision == "float64" else []
         bounds: list[Bounds] = []
         for i, (right, own) in enumerate(zip(exact, eager, strict=True)):
             place = pointed[i]
@@ -143,11 +145,15 @@ class Oracle:
             lenient=case.specials,
         )
 
-    def _allowances(self, case: Case) -> list[tuple[list[torch.Tensor], float]]:
-        """The oracle's answers under what may be rounded: inputs in stressed cases, operands where TF32 is allowed."""
+    def _allowances(self, case: Case, *, ranged: bool) -> list[tuple[list[torch.Tensor], float]]:
+        """The oracle's answers under what may be rounded: inputs in stressed cases, operands where TF32 is allowed.
+
+        `ranged`: inputs must not leave the range of their values, as a probability below 0 would end the device's
+        context.
+        """
         answers = []
         if case.stressed and not case.specials:
-            moved = self._wide_call(case, [_rounded(t, seed) for seed, t in enumerate(case.tensors)])
+            moved = self._wide_call(case, [_rounded(t, seed, ranged=ranged) for seed, t in enumerate(case.tensors)])
             answers += [] if moved is None else [(moved[0], 1.0)]
         if self.precision is Precision.TF32 or self._lowers:
             lowered = self._wide_call(case, case.tensors, tf32=True)
@@ -241,15 +247,19 @@ def _alias(output: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int | None:
     return next((i for i, t in enumerate(inputs) if where and t.untyped_storage().data_ptr() == where), None)
 
 
-def _rounded(value: torch.Tensor, seed: int) -> torch.Tensor:
-    """Each element moved by `ROUNDED_EPS` epsilons up or down, and by what flushing denormals would take away."""
-    if not value.is_floating_point():
+def _rounded(value: torch.Tensor, seed: int, *, ranged: bool) -> torch.Tensor:
+    """Each element moved by `ROUNDED_EPS` epsilons up or down, and by what flushing denormals would take away.
+
+    `ranged`: not below the least nor above the largest element.
+    """
+    if not value.is_floating_point() or value.numel() == 0:
         return value
     kind = torch.finfo(value.dtype)
     generator = torch.Generator(device=value.device).manual_seed(seed)
     sign = torch.randint(0, 2, value.shape, generator=generator, device=value.device, dtype=torch.int8).double()
     sign.mul_(2.0).sub_(1.0)
-    return value.double().mul_(1.0 + ROUNDED_EPS * kind.eps * sign).add_(kind.tiny * sign)
+    moved = value.double().mul_(1.0 + ROUNDED_EPS * kind.eps * sign).add_(kind.tiny * sign)
+    return moved.clamp_(value.min().double(), value.max().double()) if ranged else moved
 
 
 def float_dtype(case: Case) -> torch.dtype:

@@ -16,7 +16,7 @@ from kernelwright.kernelbench.contract import Contract
 from kernelwright.kernelbench.problem import Precision
 from kernelwright.stages.verify import memory_needs, transforms
 from kernelwright.stages.verify.cases import Case, draw, same_form, tied
-from kernelwright.stages.verify.domains import CHECKED_ON_DEVICE, Kind, domain
+from kernelwright.stages.verify.domains import Kind, checked_on_device, domain
 from kernelwright.stages.verify.layouts import other_layouts, other_shapes
 from kernelwright.stages.verify.oracle import Expected, Oracle
 from kernelwright.stages.verify.structured import PROBES, Probe
@@ -247,7 +247,7 @@ class _Planner:
     def _checked_on_device(self) -> bool:
         """Whether a value out of range would end the device's context rather than raise."""
         on_cuda = torch.device(self.device).type == "cuda"
-        return on_cuda and any(word in name for name in self.whole.operators for word in CHECKED_ON_DEVICE)
+        return on_cuda and checked_on_device(self.whole.operators)
 
     def _with(self, changed: dict[int, torch.Tensor], label: str, why: str) -> Case | None:
         if not changed:

@@ -116,8 +116,10 @@ class Inspection:
         return found
 
     def _profile(self, session: _Session) -> list[dict[str, Any]]:
-        session.plain(session.arguments)
-        found = profile.device_kernels(functools.partial(session.plain, session.arguments))
+        session.plain()
+        session.restore()
+        # The call alone: putting values back launches kernels too.
+        found = profile.device_kernels(functools.partial(session.function, *session.arguments))
         total = sum(one["microseconds"] for one in found) or 1.0
         own = set(self.form.kernels) | set(self.registry.kernels)
         for one in found:
@@ -162,7 +164,7 @@ class _Session:
 
     def call(self, given: Sequence[Any]) -> Snapshot:
         """One watched call, and what it left."""
-        self._restore()
+        self.restore()
         with self.watch:
             output = self.function(*given)
         try:
@@ -171,12 +173,13 @@ class _Session:
         except TypeError as error:
             raise Refused("incorrect", f"the output holds a value that {error}") from None
 
-    def plain(self, given: Sequence[Any]) -> None:
+    def plain(self) -> None:
         """One call that nothing watches but the hooks."""
-        self._restore()
-        self.function(*given)
+        self.restore()
+        self.function(*self.arguments)
 
-    def _restore(self) -> None:
+    def restore(self) -> None:
+        """Put arguments, state and random numbers back to what they were."""
         for tensor, value in self.kept:
             tensor.detach().copy_(value)
         _manual_seed(0)

@@ -1,5 +1,7 @@
 """The right answer: float64 whatever the reference names, eager's own error beside it, and what a call leaves."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -167,3 +169,16 @@ def test_a_reference_in_tf32_allows_a_kernel_that_cuts_operands_off(offset: floa
 
     assert passes(right)
     assert not passes(wrong)
+
+
+def test_inputs_are_not_rounded_out_of_their_range_where_that_would_end_the_device_s_context() -> None:
+    of = task("F.binary_cross_entropy(x, y)", "torch.rand(8, 100)", "torch.rand(8, 100).round()")
+    model = model_of(of)
+    seen: list[torch.Tensor] = []
+    model.register_forward_pre_hook(lambda module, arguments: seen.append(arguments[0].double()))
+    first = draw(of, "cpu", 1, model, jitter=False)
+    edges = torch.zeros(8, 100).index_fill_(1, torch.arange(50), 1.0)
+    stressed = dataclasses.replace(first, tensors=(edges, first.tensors[1]), stressed=True)
+    expect(model, stressed, None)
+    assert len(seen) > 2, "the allowance is worked out too"
+    assert all(bool(((x >= 0) & (x <= 1)).all()) for x in seen)
