@@ -130,7 +130,7 @@ def judge(
 
 def job_of(key: str, candidate: Candidate, problem: Problem, terms: Terms, rounds: int | None = None) -> Job:
     """The job that judges a candidate on these terms."""
-    effort = Effort(timeout_s=terms.timeout_s, screen_rounds=0, detailed=True)
+    effort = Effort(timeout_s=terms.timeout_s, screen_rounds=0, detailed=True, pairs=2)
     return Job(
         key=key,
         problem=problem,

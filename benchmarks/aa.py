@@ -4,9 +4,10 @@
     python benchmarks/aa.py run cuda --count 200 --log aa-cuda.jsonl
     python benchmarks/aa.py report aa-cpu.jsonl aa-cuda.jsonl                      writes docs/results/referee.json
 
-The candidate is the problem's own source with `Model` renamed, evaluated like any other: built, verified, timed beside
-eager in processes of their own. A false win is an interval whose lower end is above 1.02. `run` needs what a worker
-needs: torch, triton and numpy.
+The candidate is the problem's own source with `Model` renamed, evaluated as `verify` does and as a search confirms its
+winner: built, verified, timed beside eager in processes of their own, and what looks like a gain timed once more in
+fresh ones. A false win is an interval whose lower end is above 1.02. `run` needs what a worker needs: torch, triton and
+numpy.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def main() -> None:
     if options.command == "run":
         count = options.count or (500 if options.device == "cpu" else 200)
         log = options.log or Path(f"aa-{options.device}.jsonl")
-        effort = Effort(thorough=False, screen_rounds=0, rounds=options.rounds)
+        effort = Effort(thorough=False, screen_rounds=0, rounds=options.rounds, pairs=2)
         run(options.device, log, count, options.time, options.problems.split(","), effort)
         return
     done = [c for log in options.logs for c in read(log)]

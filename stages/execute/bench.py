@@ -14,7 +14,7 @@ import queue
 import random
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ import torch
 
 from kernelwright.kernelbench import contract
 from kernelwright.stages.compile import build_folder
-from kernelwright.stages.execute import building, timing
+from kernelwright.stages.execute import building, pairs, timing
 from kernelwright.stages.execute.job import Job, JobResult
+from kernelwright.stages.execute.light import Light
 from kernelwright.stages.execute.trial import Trial
-from kernelwright.stages.measure import devices, roofline, traffic
+from kernelwright.stages.measure import devices
 from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baselines, flags
 from kernelwright.stages.measure.lock import DeviceLock
 from kernelwright.stages.measure.timer import DeviceClock, clock_for
@@ -34,7 +35,7 @@ from kernelwright.stages.sandbox import prebuilt, stream
 from kernelwright.stages.sandbox.arena import Arena, Block, connect, disconnect
 from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
-from kernelwright.stages.types import Backend, Candidate, Check, Compilation, Measurement, SpeedOfLight
+from kernelwright.stages.types import Backend, Candidate, Compilation, Measurement
 from kernelwright.stages.verify import admission, cases, conduct, gate, memory_needs, own_work, probes
 from kernelwright.stages.verify.cases import Case
 from kernelwright.stages.verify.oracle import Expected, Oracle
@@ -47,8 +48,6 @@ LANES_SHARE = 0.25
 """Of the GPU's free memory, for what lanes hold."""
 LATE_CASES = 3
 """Cases that are called before their inputs are there."""
-PROBING_S = 3.0
-"""Seconds for finding out which inputs a call must read, once a problem."""
 VERIFY_SLOTS = 3
 """Argument sets that a candidate is verified in: it meets the same buffers with new values, and other buffers."""
 
@@ -79,8 +78,6 @@ class Bench:
         self.reference_file.write_text(job.problem.source)
         self.baselines = Baselines(zygote, job.baselines, self._load_fields(self.reference_file, "Model"), cache)
         self._flags: dict[str, Any] | None = None
-        self._light: tuple[int, int] | None = None
-        """Least bytes and FLOPs of a call."""
         self.ring: timing.Ring | None = None
         self._arenas: queue.SimpleQueue[dict[str, Arena]] = queue.SimpleQueue()
         self._one_at_a_time = threading.Lock()
@@ -118,7 +115,7 @@ class Bench:
             self.ring = timing.Ring(self.oracle, timed, expected, self.device)
         else:
             self.ring.redraw(self.oracle, timed)
-        self._light = None
+        self.light = Light(self.model, self.ring, self.device, self.precision)
 
     @property
     def lanes(self) -> int:
@@ -170,13 +167,13 @@ class Bench:
     def _start(self, trial: Trial, *, build: bool) -> None:
         """Processes for a candidate, of which nothing runs in them yet: this need not wait for the device."""
 
-        def start(phase: Phase) -> Runner:
-            runner = self.zygote.spawn(phase, [self._own_folder(trial.job.candidate)])
-            runner.post("start", device=self.device)
-            return runner
+        trial.builder = self._spawn(Phase.BUILD, trial.job.candidate) if build else None
+        trial.runner = self._spawn(Phase.RUN, trial.job.candidate)
 
-        trial.builder = start(Phase.BUILD) if build else None
-        trial.runner = start(Phase.RUN)
+    def _spawn(self, phase: Phase, candidate: Candidate) -> Runner:
+        runner = self.zygote.spawn(phase, [self._own_folder(candidate)])
+        runner.post("start", device=self.device)
+        return runner
 
     def _check(self, trial: Trial, on_stage: Callable[[str], None]) -> None:
         """All that may share the device: building, verifying, and getting the baselines ready."""
@@ -274,40 +271,37 @@ class Bench:
         if measurement is None:
             return None
         trial.checks += [*conduct.report(trial.runner, effort.timeout_s), conduct.rest(trial.runner)]
+        aside = session.aside(measurement)
+        for _ in range(effort.pairs - 1):
+            if measurement is not None and pairs.looks_like_gain(measurement):
+                measurement = self._again(trial, measurement)
+        if measurement is None:
+            return None
         if "eager" in measurement.baselines:
             over_eager = measurement.candidate.median_ms / measurement.baselines["eager"].median_ms
             self.best_over_eager = min(self.best_over_eager or over_eager, over_eager)
-        light, check = self._speed_of_light(measurement)
+        light, check = self.light.judge(measurement.candidate.median_ms)
         trial.checks += [] if check is None else [check]
-        return session.aside(dataclasses.replace(measurement, speed_of_light=light))
+        warm, replay_ms = aside
+        return dataclasses.replace(measurement, speed_of_light=light, warm=warm, graph_replay_ms=replay_ms)
 
-    def _speed_of_light(self, measurement: Measurement) -> tuple[SpeedOfLight, Check | None]:
-        """The byte and FLOP bounds beside the candidate's time. The device is ours alone meanwhile."""
+    def _again(self, trial: Trial, measurement: Measurement) -> Measurement | None:
+        """Time the candidate once more beside eager, both in fresh processes."""
         assert self.ring is not None
-        ring = self.ring
-        if self._light is None:
-            case = ring.drawn[0]
-            least = traffic.traffic(self.model, case, ring.cache_bytes, budget_s=PROBING_S)
-            self._light = least.bytes_least, traffic.flops(self.model, case)
-        bytes_least, flops = self._light
-        dtype = next((t.dtype for t in ring.drawn[0].tensors if t.is_floating_point()), torch.float32)
-        file = roofline.default_cache()
-        light, check = None, None
-        for again in (False, True):
-            light, check = roofline.judge(
-                measurement.candidate.median_ms,
-                bytes_least,
-                flops,
-                roofline.peaks(self.device, file, again=again),
-                self.precision,
-                ring.cache_bytes,
-                ring.cold,
-                dtype=dtype,
-            )
-            if check is None or check.passed:
-                break
-        assert light is not None
-        return light, check
+        effort = trial.job.effort
+        fields = self._load_fields(self.reference_file, "Model")
+        eager = Baselines(self.zygote, (pairs.OVER,), fields, self.cache)
+        runner = self._spawn(Phase.RUN, trial.job.candidate)
+        try:
+            self._load(runner, trial.job)
+            self._warm_up(eager, eager.ready())
+            session = timing.Session(self.ring, self.clock, effort, eager.runners, runner, self._random())
+            other = session.run(trial.checks, None, eager.failed)
+            trial.checks += [c for c in conduct.report(runner, effort.timeout_s) if not c.passed]
+        finally:
+            runner.kill()
+            eager.close()
+        return None if other is None or pairs.OVER not in other.speedups else pairs.merged(measurement, other)
 
     def _load(self, runner: Runner, job: Job, *, inspect: bool = False) -> None:
         candidate = job.candidate
@@ -345,6 +339,13 @@ class Bench:
 
     def _prepare_baselines(self) -> None:
         """Wait for baselines that are still loading, give each the present parameters and an untimed call."""
+        with self._one_at_a_time:
+            new = self.baselines.ready()
+            if new or self._baselines_know != self.seed:
+                self._baselines_know = self.seed
+                self._warm_up(self.baselines, new)
+
+    def _warm_up(self, baselines: Baselines, new: Iterable[str]) -> None:
         assert self.ring is not None
         ring = self.ring
 
@@ -352,13 +353,10 @@ class Bench:
             ring.arena.load_state(runner, FIRST_CALL_TIMEOUT_S)
             stream.region(runner, ring.slots[:1], FIRST_CALL_TIMEOUT_S, self._random(), restore=True)
 
-        with self._one_at_a_time:
-            for name in self.baselines.ready():
-                self.baselines.try_call(name, lambda runner: connect(runner, [ring.arena]))
-            if self._baselines_know != self.seed:
-                self._baselines_know = self.seed
-                for name in list(self.baselines.runners):
-                    self.baselines.try_call(name, warm)
+        for name in new:
+            baselines.try_call(name, lambda runner: connect(runner, [ring.arena]))
+        for name in list(baselines.runners):
+            baselines.try_call(name, warm)
 
     @contextlib.contextmanager
     def _lane(self) -> Iterator[dict[str, Arena]]:

@@ -126,8 +126,8 @@ def fastest(found: Iterable[JobResult]) -> JobResult | None:
 
 
 def confirmation(job: Job) -> Job:
-    """The same candidate once more: fresh inputs, twice the rounds, never screened out."""
-    effort = dataclasses.replace(job.effort, rounds=2 * job.effort.rounds, screen_rounds=0)
+    """The same candidate once more: fresh inputs, twice the rounds, never screened out, a gain seen in two pairs."""
+    effort = dataclasses.replace(job.effort, rounds=2 * job.effort.rounds, screen_rounds=0, pairs=2)
     return dataclasses.replace(
         job, key=job.key + CONFIRM, seed=job.seed + SEED_STEP, effort=effort, incumbent_ms_over_eager=None
     )

@@ -25,6 +25,8 @@ class Effort:
     """Interleaved rounds from which on a candidate that surely loses to the incumbent is dropped; 0: never."""
     rounds: int = 15
     """Interleaved rounds in all; each gives one sample of the candidate and of every baseline."""
+    pairs: int = 1
+    """Pairs of fresh processes, of candidate and eager, that must show a gain over eager for it to be one."""
     region_ms: float = 20.0
     """A timed region repeats the call until it lasts at least this long."""
     timeout_s: float = 60.0

@@ -18,7 +18,7 @@ from kernelwright.stages.measure.state import Sampler
 from kernelwright.stages.measure.timer import Calibration, Clock, Stopwatch
 from kernelwright.stages.sandbox.arena import Arena, Block, connect, scaled
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed
-from kernelwright.stages.types import Check, Measurement
+from kernelwright.stages.types import Check, Measurement, Timing
 from kernelwright.stages.verify import gate
 from kernelwright.stages.verify.cases import Case
 from kernelwright.stages.verify.oracle import Expected, Oracle
@@ -156,13 +156,13 @@ class Session:
         checks.append(self.watch.agreement(CANDIDATE))
         return self._measurement(screened, absent)
 
-    def aside(self, measurement: Measurement) -> Measurement:
-        """Add what is shown and decides nothing: the candidate on warm inputs, and replayed as a CUDA graph.
+    def aside(self, measurement: Measurement) -> tuple[Timing | None, float | None]:
+        """What is shown and decides nothing: the candidate on warm inputs, and milliseconds replayed as a CUDA graph.
 
         The candidate's runner is of no further use afterwards.
         """
         if not self.effort.detailed or self.ring.in_place or measurement.screened_out:
-            return measurement
+            return None, None
         calls = measurement.candidate.calls_per_region
         one_slot = self.ring.slots[:1] * calls
         warm = self.watch.aside(CANDIDATE, self.candidate, one_slot, WARM_REGIONS)
@@ -172,7 +172,7 @@ class Session:
             with contextlib.suppress(RunnerFailed):
                 self.candidate.ask("graph", self.timeout_s, slot=one_slot[0])
                 replay_ms = self.watch.aside(CANDIDATE, self.candidate, one_slot, WARM_REGIONS).median_ms
-        return dataclasses.replace(measurement, warm=warm, graph_replay_ms=replay_ms)
+        return warm, replay_ms
 
     def _connect(self) -> None:
         connect(self.candidate, [self.ring.arena])

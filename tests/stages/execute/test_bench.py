@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kernelwright.kernelbench.problem import Problem
 from kernelwright.stages.execute.bench import Bench
 from kernelwright.stages.execute.job import Effort, Job, JobResult
+from kernelwright.stages.measure.stats import is_gain
 from kernelwright.stages.sandbox.pool import Zygote
 from kernelwright.stages.types import Backend, Candidate, Compilation, Status
 
@@ -174,3 +176,26 @@ def test_a_slow_candidate_is_dropped_after_the_screen(bench: Bench) -> None:
     assert result.measurement is not None
     assert result.measurement.screened_out
     assert len(result.measurement.candidate.samples_ms) < EFFORT.rounds
+
+
+def test_a_gain_is_seen_again_in_fresh_processes_and_anything_else_is_not(zygote: Zygote, tmp_path: Path) -> None:
+    slow = REFERENCE.replace("        return", "        for _ in range(200):\n            x.sum().item()\n        return")
+    assert slow != REFERENCE
+    problem = Problem("slow", slow, "slow.py")
+    effort = replace(EFFORT, pairs=2)
+    same, faster = (
+        Candidate(of.replace("class Model(", "class ModelNew("), Backend.TORCH, "test") for of in (slow, REFERENCE)
+    )
+    jobs = [Job(name, problem, c, "cpu", 11, effort, baselines=("eager",)) for name, c in (("a", same), ("b", faster))]
+    own = Bench(jobs[0], zygote, tmp_path)
+    try:
+        copy, gain = (own.evaluate(j, Compilation(True, Backend.TORCH, 0.0), lambda stage: None) for j in jobs)
+    finally:
+        own.close()
+    assert copy.measurement is not None
+    assert gain.measurement is not None
+    assert len(copy.measurement.candidate.samples_ms) == effort.rounds
+    assert len(gain.measurement.candidate.samples_ms) == 2 * effort.rounds
+    assert len(gain.measurement.baselines["eager"].samples_ms) == 2 * effort.rounds
+    assert is_gain(gain.measurement.speedups["eager"])
+    assert "fresh processes" in gain.measurement.method
