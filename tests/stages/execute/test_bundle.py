@@ -112,7 +112,7 @@ def test_a_confirmation_has_fresh_inputs_more_rounds_and_no_screen() -> None:
     again = bundle.confirmation(once)
     assert again.key == once.key + bundle.CONFIRM
     assert again.seed != once.seed
-    assert again.effort == dataclasses.replace(QUICK, rounds=2 * QUICK.rounds, screen_rounds=0)
+    assert again.effort == dataclasses.replace(QUICK, rounds=2 * QUICK.rounds, screen_rounds=0, pairs=2)
     assert again.incumbent_ms_over_eager is None
     assert (again.problem, again.candidate, again.baselines) == (PROBLEM, once.candidate, once.baselines)
 
