@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from kernelwright.kernelbench import contract
+from kernelwright.kernelbench.errors import EnvironmentFault
 from kernelwright.stages.compile import build_folder
 from kernelwright.stages.execute import building, pairs, timing
 from kernelwright.stages.execute.job import Job, JobResult
@@ -41,9 +42,8 @@ from kernelwright.stages.verify.cases import Case
 from kernelwright.stages.verify.oracle import Expected, Oracle
 from kernelwright.stages.verify.source_form import read_form
 
-MOST_LANES = 24
-"""Candidates that a GPU verifies at once: most of it is waiting for contexts and compilers."""
-LANES_PER_CORE = 1.5
+MOST_LANES = 14
+"""Candidates that a GPU verifies at once: most of it is starting contexts and compilers, which cores share."""
 LANES_SHARE = 0.25
 """Of the GPU's free memory, for what lanes hold."""
 LATE_CASES = 3
@@ -126,7 +126,7 @@ class Bench:
         outputs = sum(t.nbytes for t in expected.eager)
         need = VERIFY_SLOTS * case.nbytes + 6 * outputs
         room = int(LANES_SHARE * memory_needs.memory(self.device)[1]) // max(need, 1)
-        return max(1, min(MOST_LANES, int(LANES_PER_CORE * (os.cpu_count() or 1)), room))
+        return max(1, min(MOST_LANES, (os.cpu_count() or 1) - 2, room))
 
     def _instantiate(self, seed: int) -> None:
         self.seed = seed
@@ -165,8 +165,7 @@ class Bench:
             self._burials.get().result()
 
     def _start(self, trial: Trial, *, build: bool) -> None:
-        """Processes for a candidate, of which nothing runs in them yet: this need not wait for the device."""
-
+        """Processes for a candidate. Nothing of it runs in them yet: this need not wait for the device."""
         trial.builder = self._spawn(Phase.BUILD, trial.job.candidate) if build else None
         trial.runner = self._spawn(Phase.RUN, trial.job.candidate)
 
@@ -295,13 +294,15 @@ class Bench:
         try:
             self._load(runner, trial.job)
             self._warm_up(eager, eager.ready())
+            for name, why in eager.failed.items():
+                raise EnvironmentFault(f"{name} ran, and fails in a fresh process: {why}")
             session = timing.Session(self.ring, self.clock, effort, eager.runners, runner, self._random())
-            other = session.run(trial.checks, None, eager.failed)
+            other = session.run(trial.checks, None, {})
             trial.checks += [c for c in conduct.report(runner, effort.timeout_s) if not c.passed]
         finally:
             runner.kill()
             eager.close()
-        return None if other is None or pairs.OVER not in other.speedups else pairs.merged(measurement, other)
+        return None if other is None else pairs.merged(measurement, other)
 
     def _load(self, runner: Runner, job: Job, *, inspect: bool = False) -> None:
         candidate = job.candidate

@@ -83,9 +83,7 @@ class Runner:
 
     def do_start(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Let the driver find the device, as a process that has not begun to use it."""
-        if message["device"] == "cuda":
-            torch.cuda.device_count()
-            torch.cuda.init()
+        _find_device(message["device"])
         return {}
 
     def do_load(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -241,21 +239,26 @@ def _set_flags(device: str, threads: int, allow_tf32: bool) -> None:
     torch.set_num_threads(threads)
     torch.backends.cuda.matmul.allow_tf32 = allow_tf32
     torch.backends.cudnn.allow_tf32 = True
-    if device == "cuda":
-        torch.cuda.init()
-        if confine.phase is confine.Phase.BUILD:
-            _small_context()
+    _find_device(device)
+    if _QUEUES in os.environ:
+        torch.cuda.current_stream().synchronize()
+        del os.environ[_QUEUES]
 
 
-def _small_context() -> None:
-    """Create the CUDA context with one hardware queue in place of eight.
+_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
+
+
+def _find_device(device: str) -> None:
+    """Initialise CUDA; in the build phase, for a context with one hardware queue in place of eight.
 
     Contexts are made one after the other, however many processes ask: on an H200 0.13 s each, and 0.04 s with one
-    queue; they end in 0.06 and 0.02 s. Nothing is timed in the build phase, and nobody sees the variable afterwards.
+    queue; they end in 0.06 and 0.02 s. Nothing is timed in the build phase. The driver reads the variable before the
+    context exists, and the candidate, which is loaded afterwards, does not find it.
     """
-    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
-    torch.cuda.current_stream().synchronize()
-    del os.environ["CUDA_DEVICE_MAX_CONNECTIONS"]
+    if device == "cuda":
+        if confine.phase is confine.Phase.BUILD:
+            os.environ[_QUEUES] = "1"
+        torch.cuda.init()
 
 
 def _random_state(device: str) -> list[Any]:
