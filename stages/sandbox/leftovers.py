@@ -46,8 +46,12 @@ def _roots() -> list[str]:
 
 
 def _files(root: str, made: Collection[str]) -> Iterator[str]:
-    """Plain files at or below `root`, but for what runtimes and tempfile have made there."""
+    """Plain files at or below `root`, but for what runtimes and tempfile have made there.
+
+    What lies on another device is shown to the process, not made by it: a project that was cloned into /tmp, say.
+    """
     waiting, looked_at = [root], 0
+    device = _device(root)
     skipped = {*made, *map(str, confine.caches)}
     while waiting and looked_at < MAX_LOOKED_AT:
         folder = waiting.pop()
@@ -58,7 +62,7 @@ def _files(root: str, made: Collection[str]) -> Iterator[str]:
         for name in names:
             looked_at += 1
             path = _join(folder, name)
-            if path in skipped or name.startswith(_RUNTIME) or _islink(path):
+            if path in skipped or name.startswith(_RUNTIME) or _islink(path) or _device(path) != device:
                 continue
             # Our own folders lie below /tmp, under a name that starts so.
             if _isdir(path):
@@ -66,6 +70,13 @@ def _files(root: str, made: Collection[str]) -> Iterator[str]:
                     waiting.append(path)
             elif stat.S_ISREG(_lstat(path).st_mode):
                 yield path
+
+
+def _device(path: str) -> int | None:
+    try:
+        return _lstat(path).st_dev
+    except OSError:
+        return None
 
 
 def _is_source(path: str) -> bool:

@@ -98,13 +98,15 @@ def build(home: Path, shown: Sequence[Path], caches: Sequence[Path], *, keep_wri
     root = home / WRITABLE[0]
     linux.mount("tmpfs", root, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, f"size={limit},mode=755")
     devices = [node for pattern in DEVICES for node in Path("/dev").glob(pattern)]
+    # First its own /tmp: what is shown may lie there, as where the project was cloned into it.
+    writable = [_own_part(root, "tmp", root / "tmp")]
     _show([*shown, *devices], root)
     if _inside(root, hidden).is_dir():
         linux.bind(_made(root / "run"), _inside(root, hidden), recursive=False)
     for link, target in {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}.items():
         (root / "dev" / link).symlink_to(target)
     linux.mount("proc", _made(root / "proc"), "proc", _PROC)
-    writable = [_own_part(root, "tmp", root / "tmp"), _shared_memory(root, devices)]
+    writable.append(_shared_memory(root, devices))
     linux.bind(home, _made(_inside(root, home)), recursive=False)
     for number, cache in enumerate(caches):
         if keep_writes:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -226,6 +228,38 @@ def _ends(pid: int) -> bool:
     while time.monotonic() < deadline and Path(f"/proc/{pid}").exists():
         time.sleep(0.01)
     return not Path(f"/proc/{pid}").exists()
+
+
+def test_what_it_needs_is_seen_in_a_temporary_folder_too(zygote: Zygote, tmp_path: Path) -> None:
+    """The project may have been cloned into /tmp, and its packages lie there."""
+    if zygote.measures[FILES] is not True:
+        pytest.skip("it sees all files here")
+    shown = Path(tempfile.mkdtemp(dir="/tmp"))
+    beside = Path(tempfile.mkdtemp(dir="/tmp"))
+    (shown / "package.txt").write_text("needed")
+    code = (
+        "import json, os, pathlib, stat\n"
+        "from kernelwright.stages.sandbox import confine, keep, leftovers, view\n"
+        "confine.become_able()\n"
+        f"home = confine.make_home(pathlib.Path({str(tmp_path)!r}))\n"
+        f"plan = confine.Plan([*view.needed(dict(os.environ)), pathlib.Path({str(shown)!r})], {{}}, True)\n"
+        "r, w = os.pipe()\n"
+        "def child():\n"
+        "    confine.enter(home, confine.Phase.RUN, [], confine.Limits(), plan)\n"
+        f"    text = open({str(shown / 'package.txt')!r}).read()\n"
+        f"    said = [text, os.path.exists({str(beside)!r}), leftovers.left([])]\n"
+        "    os.write(w, json.dumps(said).encode())\n"
+        "kept = keep.fork_apart(child, apart=True)\n"
+        "os.close(w)\n"
+        "print(open(r).read())\n"
+        "os.waitpid(kept.pid, 0)\n"
+    )
+    try:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout) == ["needed", False, []], done.stderr
+    finally:
+        shutil.rmtree(shown)
+        beside.rmdir()
 
 
 ASK = "import json; from kernelwright.stages.sandbox import confine; print(json.dumps(confine.available()))"
