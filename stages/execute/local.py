@@ -42,7 +42,7 @@ class LocalExecutor:
                 )
 
     def run(self, jobs: Iterable[Job], on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
-        """Yield one result a job, as they are made."""
+        """Yield one result a job, as they are made; ends when the candidates' processes have."""
         self.start()
         assert self._process is not None
         assert self._process.stdin is not None
@@ -54,17 +54,16 @@ class LocalExecutor:
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._ended() from None
-        for _ in batch:
-            yield self._next_result(on_progress)
+        yield from self._results(on_progress)
 
-    def _next_result(self, on_progress: Callable[[Progress], None]) -> JobResult:
-        while True:
-            message = self._read()
+    def _results(self, on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
+        while "done" not in (message := self._read()):
             if "result" in message:
-                return from_json(JobResult, message["result"])
-            if "fault" in message:
+                yield from_json(JobResult, message["result"])
+            elif "fault" in message:
                 raise {"UsageError": UsageError}.get(message["kind"], EnvironmentFault)(message["fault"])
-            on_progress(from_json(Progress, message["progress"]))
+            else:
+                on_progress(from_json(Progress, message["progress"]))
 
     def _read(self) -> dict[str, Any]:
         assert self._process is not None

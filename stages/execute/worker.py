@@ -124,7 +124,10 @@ def _by_bench(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def serve(cache: Path) -> None:
-    """Read batches (`{"jobs": [...]}`) from stdin until it ends; write progress, results and faults to stdout."""
+    """Read batches (`{"jobs": [...]}`) from stdin until it ends; write progress and results to stdout.
+
+    A batch ends with `done`, once its candidates' processes are gone, or with `fault`.
+    """
     lines = _only_writer_of_stdout()
     worker = Worker(cache)
     try:
@@ -133,6 +136,7 @@ def serve(cache: Path) -> None:
             try:
                 for result in worker.run(jobs, lambda progress: lines({"progress": to_json(progress)})):
                     lines({"result": to_json(result)})
+                lines({"done": len(jobs)})
             except (EnvironmentFault, UsageError) as error:
                 lines({"fault": str(error), "kind": type(error).__name__})
     finally:
