@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,8 +135,8 @@ def _ours(kind: str, took_s: float, results: Sequence[JobResult]) -> Ours:
     return Ours(kind, took_s, statuses.get(Status.CORRECT, 0), statuses, int(statistics.median(calls)) if calls else 0)
 
 
-def measure_theirs(checkout: Path, kind: str, of: Problem, each: Sequence[Candidate], calls: int) -> Theirs:
-    """Evaluate candidates with KernelBench's evaluator, one process after the other."""
+def measure_theirs(checkout: Path, kind: str, of: Problem, each: Sequence[Candidate], calls: int) -> Iterator[Theirs]:
+    """Evaluate candidates with KernelBench's evaluator, one process after the other; what there is after each."""
     seconds: list[float] = []
     failures: list[str] = []
     for number, one in enumerate(each):
@@ -163,7 +163,7 @@ def measure_theirs(checkout: Path, kind: str, of: Problem, each: Sequence[Candid
         else:
             failures.append(f"{found} {said[-1000:]}")
             print(failures[-1], flush=True)
-    return Theirs(kind, calls, tuple(seconds), tuple(failures))
+        yield Theirs(kind, calls, tuple(seconds), tuple(failures))
 
 
 def _child(folder: Path) -> str:
@@ -248,14 +248,14 @@ def run(options: argparse.Namespace) -> None:
         log = _with(log, measure_ours(kind, pairs_of(RELU, of, kind, counts[kind], tag), options.device, effort))
         options.log.write_text(json.dumps(to_json(log), indent=1))
     if options.small:
-        each = [
+        small = [
             pair
             for operation in SMALL
             for pair in pairs_of(
                 operation, problem(operation, SMALL_ROWS, SMALL_COLUMNS), "triton", options.small // len(SMALL), tag
             )
         ]
-        log = _with(log, measure_ours("small", each, options.device, effort))
+        log = _with(log, measure_ours("small", small, options.device, effort))
         options.log.write_text(json.dumps(to_json(log), indent=1))
     for kind, count in (("triton", options.their_triton), ("cuda_inline", options.their_cuda)):
         ours = next((o for o in log.ours if _comparable(o.kind, kind)), None)
@@ -263,11 +263,11 @@ def run(options: argparse.Namespace) -> None:
             continue
         # The cheap default first; through load_inline building hides how often is timed, so there once is enough.
         for calls in (DEFAULT_CALLS, ours.timed_calls) if kind == "triton" else (ours.timed_calls,):
-            theirs = measure_theirs(
-                options.kernelbench, kind, of, [candidate(RELU, kind, f"{tag}k{calls}", i) for i in range(count)], calls
-            )
-            log = Log(log.environment, log.ours, (*log.theirs, theirs))
-            options.log.write_text(json.dumps(to_json(log), indent=1))
+            each = [candidate(RELU, kind, f"{tag}k{calls}", i) for i in range(count)]
+            before = log.theirs
+            for theirs in measure_theirs(options.kernelbench, kind, of, each, calls):
+                log = Log(log.environment, log.ours, (*before, theirs))
+                options.log.write_text(json.dumps(to_json(log), indent=1))
     for line in table(log):
         print(line)
 

@@ -6,15 +6,13 @@ every case, and timed there beside the baselines, with the device to itself.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
 import pickle
 import queue
 import random
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from kernelwright.kernelbench.errors import EnvironmentFault
 from kernelwright.stages.compile import build_folder
 from kernelwright.stages.execute import building, pairs, timing
 from kernelwright.stages.execute.job import Job, JobResult
+from kernelwright.stages.execute.lanes import MOST_LANES, Lanes
 from kernelwright.stages.execute.light import Light
 from kernelwright.stages.execute.trial import Trial
 from kernelwright.stages.measure import devices
@@ -33,7 +32,7 @@ from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baseline
 from kernelwright.stages.measure.lock import DeviceLock
 from kernelwright.stages.measure.timer import DeviceClock, clock_for
 from kernelwright.stages.sandbox import prebuilt, stream
-from kernelwright.stages.sandbox.arena import Arena, Block, connect, disconnect
+from kernelwright.stages.sandbox.arena import Arena, connect, disconnect
 from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, Zygote
 from kernelwright.stages.types import Backend, Candidate, Compilation, Measurement
@@ -42,14 +41,8 @@ from kernelwright.stages.verify.cases import Case
 from kernelwright.stages.verify.oracle import Expected, Oracle
 from kernelwright.stages.verify.source_form import read_form
 
-MOST_LANES = 14
-"""Candidates that a GPU verifies at once: most of it is starting contexts and compilers, which cores share."""
-LANES_SHARE = 0.25
-"""Of the GPU's free memory, for what lanes hold."""
 LATE_CASES = 3
 """Cases that are called before their inputs are there."""
-VERIFY_SLOTS = 3
-"""Argument sets that a candidate is verified in: it meets the same buffers with new values, and other buffers."""
 
 
 class Bench:
@@ -66,9 +59,13 @@ class Bench:
         self.cache = cache
         self.contract = contract.load(job.problem)
         self.precision = job.precision or self.contract.precision
+        self.lock = DeviceLock(job.device)
+        with self.lock.shared():
+            self._make_ready(job)
+
+    def _make_ready(self, job: Job) -> None:
         memory_needs.require(memory_needs.predict(self.contract, job.device), job.device)
         self.clock = clock_for(job.device)
-        self.lock = DeviceLock(job.device)
         self.environment = devices.environment(job.device)
         self.files = tempfile.TemporaryDirectory(prefix="kernelwright-bench-")
         self.init_file = Path(self.files.name) / "init.pkl"
@@ -76,24 +73,32 @@ class Bench:
         self._instantiate(job.seed)
         self.reference_file = Path(self.files.name) / "reference.py"
         self.reference_file.write_text(job.problem.source)
-        self.baselines = Baselines(zygote, job.baselines, self._load_fields(self.reference_file, "Model"), cache)
+        fields = self._load_fields(self.reference_file, "Model")
+        self.baselines = Baselines(self.zygote, job.baselines, fields, self.cache)
         self._flags: dict[str, Any] | None = None
         self.ring: timing.Ring | None = None
-        self._arenas: queue.SimpleQueue[dict[str, Arena]] = queue.SimpleQueue()
+        self.lanes: Lanes | None = None
         self._one_at_a_time = threading.Lock()
-        self._undertaker = ThreadPoolExecutor(max_workers=MOST_LANES, thread_name_prefix="undertaker")
+        self._background = ThreadPoolExecutor(max_workers=MOST_LANES, thread_name_prefix="background")
+        self._triton_driver = self._background.submit(self._compile_triton_driver)
         self._burials: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
-        self._baselines_know: int | None = None
-        """The seed whose parameters the baselines hold."""
         self.best_over_eager: float | None = None
         """Time of the fastest correct candidate so far as a fraction of eager's, for screening."""
-        self.draw(job.seed)
+        self._draw(job.seed)
+        if job.device != "cpu":
+            # Another problem's candidate may be timed as soon as the lock is free: no context is made then.
+            self.baselines.started()
 
     def draw(self, seed: int) -> None:
         """Draw the model's parameters and the cases anew, and work out the right answers."""
-        self._instantiate(seed)
-        # Their memory is wanted for the new ones, whose layouts may differ.
-        self._close_lanes()
+        with self.lock.shared():
+            self._instantiate(seed)
+            self._draw(seed)
+
+    def _draw(self, seed: int) -> None:
+        if self.lanes is not None:
+            # Their memory is wanted for the new ones, whose layouts may differ.
+            self.lanes.close()
         self.cases: list[tuple[Case, Expected]] = []
         plan = probes.plan(
             self.contract,
@@ -116,17 +121,7 @@ class Bench:
         else:
             self.ring.redraw(self.oracle, timed)
         self.light = Light(self.model, self.ring, self.device, self.precision)
-
-    @property
-    def lanes(self) -> int:
-        """How many candidates are verified at once: one on the CPU, whose cores are being timed."""
-        if self.device == "cpu":
-            return 1
-        case, expected = self.cases[0]
-        outputs = sum(t.nbytes for t in expected.eager)
-        need = VERIFY_SLOTS * case.nbytes + 6 * outputs
-        room = int(LANES_SHARE * memory_needs.memory(self.device)[1]) // max(need, 1)
-        return max(1, min(MOST_LANES, (os.cpu_count() or 1) - 2, room))
+        self.lanes = Lanes(self.cases, self.device)
 
     def _instantiate(self, seed: int) -> None:
         self.seed = seed
@@ -151,7 +146,7 @@ class Bench:
                 # What it tried may be the reason, and says more than that it failed.
                 trial.checks += [c for c in conduct.report(trial.runner, job.effort.timeout_s) if not c.passed]
         finally:
-            self._burials.put(self._undertaker.submit(self._bury, trial))
+            self._burials.put(self._background.submit(self._bury, trial))
         return trial.result(self.environment)
 
     def _bury(self, trial: Trial) -> None:
@@ -176,7 +171,8 @@ class Bench:
 
     def _check(self, trial: Trial, on_stage: Callable[[str], None]) -> None:
         """All that may share the device: building, verifying, and getting the baselines ready."""
-        with self._lane() as arenas:
+        assert self.lanes is not None
+        with self.lanes.one() as arenas:
             built = trial.builder is not None
             try:
                 self._build_and_verify(trial, arenas, on_stage)
@@ -202,12 +198,24 @@ class Bench:
             with trial.took("verify"):
                 self._verify(trial, trial.runner, arenas)
 
+    def _compile_triton_driver(self) -> Path | None:
+        if self.device == "cpu":
+            return None
+        return building.triton_driver(self.zygote, self.cache / f"triton-driver-{self.environment.triton}")
+
     def _build(self, trial: Trial, builder: Runner, arena: Arena) -> None:
         job = trial.job
         # Ordinary values: among nan and huge ones a copy, or a kernel that matters, would not be told.
         pair = [case for case, _ in self.cases if not (case.layout or case.stressed)][:2]
+        triton = job.candidate.backend is Backend.TRITON and self.device == "cuda"
         built = building.build(
-            builder, job, self.cache, arena, pair, lambda runner: self._load(runner, job, inspect=True)
+            builder,
+            job,
+            self.cache,
+            arena,
+            pair,
+            lambda runner: self._load(runner, job, inspect=True),
+            self._triton_driver.result() if triton else None,
         )
         trial.compilation = dataclasses.replace(
             trial.compilation,
@@ -245,20 +253,26 @@ class Bench:
         disconnect(runner, arenas.values())
 
     def _reference_flags(self, arena: Arena) -> dict[str, Any]:
-        """The global switches as a call of the reference leaves them, in a process of its own."""
+        """The global switches as a call of the reference leaves them: eager's, or those of a process for that alone."""
         with self._one_at_a_time:
             if self._flags is None:
-                runner = self.zygote.spawn(Phase.TRUSTED)
-                try:
-                    runner.ask("load", FIRST_CALL_TIMEOUT_S, **self._load_fields(self.reference_file, "Model"))
-                    connect(runner, [arena])
-                    arena.load_state(runner, FIRST_CALL_TIMEOUT_S)
-                    slots = list(arena.slots)[:1]
-                    stream.region(runner, slots, FIRST_CALL_TIMEOUT_S, self._random(), restore=True)
-                    self._flags = conduct.flags(runner, FIRST_CALL_TIMEOUT_S)
-                finally:
-                    runner.kill()
+                self._warm_up(self.baselines, ["eager"])
+                if "eager" in self.baselines.runners:
+                    self._flags = conduct.flags(self.baselines.runners["eager"], FIRST_CALL_TIMEOUT_S)
+                else:
+                    self._flags = self._flags_apart(arena)
             return self._flags
+
+    def _flags_apart(self, arena: Arena) -> dict[str, Any]:
+        runner = self.zygote.spawn(Phase.TRUSTED)
+        try:
+            runner.ask("load", FIRST_CALL_TIMEOUT_S, **self._load_fields(self.reference_file, "Model"))
+            connect(runner, [arena])
+            arena.load_state(runner, FIRST_CALL_TIMEOUT_S)
+            stream.region(runner, list(arena.slots)[:1], FIRST_CALL_TIMEOUT_S, self._random(), restore=True)
+            return conduct.flags(runner, FIRST_CALL_TIMEOUT_S)
+        finally:
+            runner.kill()
 
     def _measure(self, trial: Trial) -> Measurement | None:
         assert self.ring is not None
@@ -293,7 +307,7 @@ class Bench:
         runner = self._spawn(Phase.RUN, trial.job.candidate)
         try:
             self._load(runner, trial.job)
-            self._warm_up(eager, eager.ready())
+            self._warm_up(eager, [pairs.OVER])
             for name, why in eager.failed.items():
                 raise EnvironmentFault(f"{name} ran, and fails in a fresh process: {why}")
             session = timing.Session(self.ring, self.clock, effort, eager.runners, runner, self._random())
@@ -339,14 +353,11 @@ class Bench:
         }
 
     def _prepare_baselines(self) -> None:
-        """Wait for baselines that are still loading, give each the present parameters and an untimed call."""
         with self._one_at_a_time:
-            new = self.baselines.ready()
-            if new or self._baselines_know != self.seed:
-                self._baselines_know = self.seed
-                self._warm_up(self.baselines, new)
+            self._warm_up(self.baselines, self.job.baselines)
 
-    def _warm_up(self, baselines: Baselines, new: Iterable[str]) -> None:
+    def _warm_up(self, baselines: Baselines, names: Iterable[str]) -> None:
+        """Wait until baselines have loaded; give each named one the present parameters and an untimed call."""
         assert self.ring is not None
         ring = self.ring
 
@@ -354,44 +365,29 @@ class Bench:
             ring.arena.load_state(runner, FIRST_CALL_TIMEOUT_S)
             stream.region(runner, ring.slots[:1], FIRST_CALL_TIMEOUT_S, self._random(), restore=True)
 
-        for name in new:
+        for name in baselines.ready():
             baselines.try_call(name, lambda runner: connect(runner, [ring.arena]))
-        for name in list(baselines.runners):
-            baselines.try_call(name, warm)
-
-    @contextlib.contextmanager
-    def _lane(self) -> Iterator[dict[str, Arena]]:
-        """Arenas of all layouts, for one candidate at a time; made when none is free."""
-        try:
-            lane = self._arenas.get_nowait()
-        except queue.Empty:
-            lane, block = {}, Block(self.device)
-            for case, expected in self.cases:
-                if case.layout not in lane:
-                    large = case.nbytes > timing.SINGLE_ABOVE_BYTES
-                    slots = 1 if case.layout else VERIFY_SLOTS - large
-                    lane[case.layout] = Arena(case, expected, slots, block)
-            block.allocate()
-        lane[""].block.mend_guards()
-        try:
-            yield lane
-        finally:
-            self._arenas.put(lane)
+        for name in names:
+            if name in baselines.runners and baselines.knows.get(name) != self.seed:
+                baselines.knows[name] = self.seed
+                baselines.try_call(name, warm)
 
     @staticmethod
     def _random() -> random.Random:
         """What decides which calls are compared: from the operating system, so that no candidate can know it."""
         return random.Random(random.SystemRandom().getrandbits(64))
 
-    def _close_lanes(self) -> None:
-        while not self._arenas.empty():
-            self._arenas.get()[""].block.close()
-
     def close(self) -> None:
         """End every process, and free the shared memory."""
-        self._undertaker.shutdown()
+        self._background.shutdown()
         self.baselines.close()
-        self._close_lanes()
+        if self.lanes is not None:
+            self.lanes.close()
         if self.ring is not None:
             self.ring.arena.block.close()
         self.files.cleanup()
+
+
+def bench_key(job: Job) -> tuple[Any, ...]:
+    """What two jobs must share to be evaluated on the same bench; the seed may differ."""
+    return job.problem.hash, job.device, job.precision, job.baselines

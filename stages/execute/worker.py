@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ import torch
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 from kernelwright.stages.codec import from_json, to_json
 from kernelwright.stages.compile import compile_candidate, deferred
-from kernelwright.stages.execute.bench import Bench
+from kernelwright.stages.execute.bench import Bench, bench_key
 from kernelwright.stages.execute.job import Job, JobResult, Progress
+from kernelwright.stages.execute.pipeline import Group, Pipeline
 from kernelwright.stages.measure import devices
 from kernelwright.stages.sandbox.pool import Zygote
 from kernelwright.stages.types import Backend, Compilation
@@ -45,16 +46,29 @@ class Worker:
 
     def run(self, jobs: Sequence[Job], on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
         """Evaluate a batch. Yields each result as soon as it is made, in any order."""
-        for same in _by_bench(jobs):
-            compiling = [(job, self.compilers.submit(self._compile, job, on_progress)) for job in same]
-            if same[0].device == "cpu":
-                # On the CPU a compiler would run on the very cores that are being timed.
-                for _, future in compiling:
-                    future.result()
-            on_progress(Progress(same[0].key, "prepare"))
-            bench = self._bench_for(same[0])
-            yield from _all(bench, compiling, on_progress)
-            bench.settle()
+        sets = _by_bench(jobs)
+        for same in (s for s in sets if s[0].device == "cpu"):
+            yield from self._one_by_one(self._group(same, on_progress), on_progress)
+        on_gpu = [self._group(same, on_progress) for same in sets if same[0].device != "cpu"]
+        if on_gpu:
+            pipeline = Pipeline(on_gpu, self._bench_for, self.zygote.close, on_progress)
+            held, self.bench = self.bench, None
+            yield from pipeline.run(held)
+            self.bench = pipeline.bench
+
+    def _group(self, same: Sequence[Job], on_progress: Callable[[Progress], None]) -> Group:
+        return Group([(job, self.compilers.submit(self._compile, job, on_progress)) for job in same])
+
+    def _one_by_one(self, group: Group, on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
+        """On the CPU a compiler, or another candidate, would run on the very cores that are being timed."""
+        for _, compiling in group.jobs:
+            compiling.result()
+        on_progress(Progress(group.first.key, "prepare"))
+        held, self.bench = self.bench, None
+        bench = self.bench = self._bench_for(group.first, held)
+        for job, compiling in group.jobs:
+            yield bench.evaluate(job, compiling.result(), _stages(job, on_progress))
+        bench.settle()
 
     def _compile(self, job: Job, on_progress: Callable[[Progress], None]) -> Compilation:
         on_progress(Progress(job.key, "compile"))
@@ -64,17 +78,16 @@ class Worker:
             job.candidate, job.problem, self.cache, device=job.device, deadline_s=job.effort.timeout_s
         )
 
-    def _bench_for(self, job: Job) -> Bench:
-        if self.bench and _bench_key(self.bench.job) == _bench_key(job):
-            if self.bench.seed != job.seed:
-                self.bench.draw(job.seed)
-            return self.bench
-        if self.bench:
-            self.bench.close()
-            self.bench = None
+    def _bench_for(self, job: Job, held: Bench | None) -> Bench:
+        """The bench that is held, if it is for such jobs; else a new one in its place."""
+        if held is not None and bench_key(held.job) == bench_key(job):
+            if held.seed != job.seed:
+                held.draw(job.seed)
+            return held
+        if held is not None:
+            held.close()
         devices.require(job.device)
-        self.bench = Bench(job, self.zygote, self.cache)
-        return self.bench
+        return Bench(job, self.zygote, self.cache)
 
     def close(self) -> None:
         """End every process that the worker started."""
@@ -87,39 +100,15 @@ class Worker:
             self.zygote.close()
 
 
-Compiling = tuple[Job, Future[Compilation]]
-
-
-def _all(bench: Bench, compiling: Sequence[Compiling], on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
-    """Evaluate compiled jobs of one bench, in as many threads as it has lanes."""
-
-    def evaluate(job: Job, future: Future[Compilation]) -> JobResult:
-        return bench.evaluate(job, future.result(), lambda stage: on_progress(Progress(job.key, stage)))
-
-    if bench.lanes == 1:
-        for job, future in compiling:
-            yield evaluate(job, future)
-        return
-    with ThreadPoolExecutor(max_workers=bench.lanes, thread_name_prefix="lane") as lanes:
-        evaluating = [lanes.submit(evaluate, job, future) for job, future in compiling]
-        try:
-            for done in as_completed(evaluating):
-                yield done.result()
-        finally:
-            for waiting in evaluating:
-                waiting.cancel()
-
-
-def _bench_key(job: Job) -> tuple[Any, ...]:
-    """What two jobs must share to be evaluated on the same bench; the seed may differ."""
-    return job.problem.hash, job.device, job.precision, job.baselines
+def _stages(job: Job, on_progress: Callable[[Progress], None]) -> Callable[[str], None]:
+    return lambda stage: on_progress(Progress(job.key, stage))
 
 
 def _by_bench(jobs: Sequence[Job]) -> list[list[Job]]:
     """Jobs in runs of those that share a bench and a seed, in the order of their first."""
     groups: dict[tuple[Any, ...], list[Job]] = {}
     for job in jobs:
-        groups.setdefault((*_bench_key(job), job.seed), []).append(job)
+        groups.setdefault((*bench_key(job), job.seed), []).append(job)
     return list(groups.values())
 
 

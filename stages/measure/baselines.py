@@ -40,31 +40,38 @@ class Baselines:
         self.runners: dict[str, Runner] = {}
         self.failed: dict[str, str] = {}
         """Baselines that could not be had, with the reason."""
+        self.knows: dict[str, int] = {}
+        """The seed whose parameters each has been given."""
         folder = caches / "inductor"
         folder.mkdir(parents=True, exist_ok=True)
         load = load | {"environment": {"TORCHINDUCTOR_CACHE_DIR": str(folder)}}
 
         def begin(name: str) -> Runner:
             runner = zygote.spawn(Phase.TRUSTED)
+            runner.post("start", device=load["device"])
             runner.post("load", **load | {"compile_mode": MODES[name]})
             return runner
 
-        # In a thread, for the zygote may not be up yet.
-        with_zygote = ThreadPoolExecutor(max_workers=1, thread_name_prefix="baselines")
-        self._starting: dict[str, Future[Runner]] = {name: with_zygote.submit(begin, name) for name in names}
-        with_zygote.shutdown(wait=False)
+        # In threads, for the zygote may not be up yet.
+        starters = ThreadPoolExecutor(max_workers=len(MODES), thread_name_prefix="baselines")
+        self._starting: dict[str, Future[Runner]] = {name: starters.submit(begin, name) for name in names}
+        self._loading: list[str] = []
+        starters.shutdown(wait=False)
 
-    def ready(self) -> list[str]:
-        """Wait until every baseline has loaded; the names of those that came up in this call."""
-        came = list(self._starting)
-        self._take()
-        return [name for name in came if self.try_call(name, lambda r: r.answer(FIRST_CALL_TIMEOUT_S))]
-
-    def _take(self) -> None:
+    def started(self) -> None:
+        """Wait until every baseline has its process, and its context on the device."""
         while self._starting:
             name = next(iter(self._starting))
             self.runners[name] = self._starting[name].result()
             del self._starting[name]
+            if self.try_call(name, lambda r: r.answer(FIRST_CALL_TIMEOUT_S)):
+                self._loading.append(name)
+
+    def ready(self) -> list[str]:
+        """Wait until every baseline has loaded; the names of those that came up in this call."""
+        self.started()
+        came, self._loading = self._loading, []
+        return [name for name in came if self.try_call(name, lambda r: r.answer(FIRST_CALL_TIMEOUT_S))]
 
     def try_call(self, name: str, action: Any) -> bool:
         """Run `action(runner)`; a baseline that fails is dropped with its reason, never the run."""
@@ -79,7 +86,7 @@ class Baselines:
     def close(self) -> None:
         """End the runners."""
         with contextlib.suppress(EnvironmentFault):
-            self._take()
+            self.started()
         for runner in self.runners.values():
             runner.kill()
         self.runners.clear()

@@ -168,6 +168,7 @@ class Zygote:
         )
         theirs.close()
         self._measures: Outcome | None = None
+        self.closed = False
 
     @property
     def measures(self) -> Outcome:
@@ -238,6 +239,8 @@ class Zygote:
 
     def reap(self, process: Process) -> int:
         """End a runner and whatever it started, and return how it ended."""
+        if self.closed:
+            return -signal.SIGKILL
         # The child may just be dying of its own signal: give the kernel a moment to record which.
         _wait_for_death(process.keeper, DYING_S)
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -252,7 +255,8 @@ class Zygote:
         raise EnvironmentFault(f"process {process.pid} does not end, though it was killed")
 
     def close(self) -> None:
-        """End the zygote, and with it every runner."""
+        """End the zygote, and with it every runner. Once is enough."""
+        self.closed = True
         self.watchdog.close()
         self.channel.close()
         self.process.kill()

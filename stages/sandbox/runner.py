@@ -82,8 +82,18 @@ class Runner:
         return {}
 
     def do_start(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        """Let the driver find the device, as a process that has not begun to use it."""
+        """Let the driver find the device; a candidate's process has not begun to use it then, one of ours has."""
         _find_device(message["device"])
+        if message["device"] == "cuda" and confine.phase is confine.Phase.TRUSTED:
+            torch.cuda.synchronize()
+        return {}
+
+    def do_triton_driver(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Compile the library by which Triton speaks to the CUDA driver, into a cache folder."""
+        os.environ["TRITON_CACHE_DIR"] = message["folder"]
+        from triton.backends.nvidia.driver import CudaUtils
+
+        CudaUtils()
         return {}
 
     def do_load(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:

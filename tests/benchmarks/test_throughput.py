@@ -96,7 +96,8 @@ def test_their_side_is_called_with_our_number_of_calls_in_a_process_each(
     folder = checkout(tmp_path, EVALUATOR)
     of = candidates.problem(candidates.RELU, 4, 8)
     each = [reference.as_candidate(of, mark) for mark in ("a", "wrong")]
-    theirs = throughput.measure_theirs(folder, "cuda_inline", of, each, 321)
+    first, theirs = throughput.measure_theirs(folder, "cuda_inline", of, each, 321)
+    assert (len(first.seconds), first.failures) == (1, ())
     assert len(theirs.seconds) == 1
     assert "'runtime_ms': 321.0" in theirs.failures[0]
 
@@ -106,7 +107,7 @@ def test_a_child_that_fails_is_a_failure_with_its_words(
 ) -> None:
     folder = checkout(tmp_path, "raise RuntimeError('no such library')\n")
     of = candidates.problem(candidates.RELU, 4, 8)
-    theirs = throughput.measure_theirs(folder, "triton", of, [reference.as_candidate(of)], 1)
+    (theirs,) = throughput.measure_theirs(folder, "triton", of, [reference.as_candidate(of)], 1)
     assert theirs.seconds == ()
     assert "no such library" in theirs.failures[0]
 

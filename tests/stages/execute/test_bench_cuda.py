@@ -8,6 +8,7 @@ import pytest
 
 from kernelwright.kernelbench.problem import Problem
 from kernelwright.stages.compile import compile_candidate
+from kernelwright.stages.execute import building
 from kernelwright.stages.execute.bench import Bench
 from kernelwright.stages.execute.job import Effort, Job, JobResult
 from kernelwright.stages.sandbox.pool import Zygote
@@ -86,6 +87,16 @@ def test_a_right_kernel_is_correct_and_faster(bench: Bench) -> None:
     assert result.verdict.status is Status.CORRECT, result.verdict.message
     assert result.measurement is not None
     assert result.measurement.speedups["eager"].low > 1.02
+
+
+def test_a_triton_candidate_finds_the_driver_library_compiled(bench: Bench) -> None:
+    candidate = Candidate(REFERENCE + RIGHT + "\n# another file\n", Backend.TRITON, "test")
+    job = Job("key", PROBLEM, candidate, "cuda", 11, EFFORT)
+    assert bench.evaluate(job, Compilation(True, Backend.TRITON, 0.0), lambda stage: None).verdict.message == ""
+    (ours,) = bench.cache.glob("triton-driver-*/*/cuda_utils*.so")
+    own = Path(building.caches(candidate, bench.cache)["TRITON_CACHE_DIR"])
+    (found,) = own.rglob("cuda_utils*.so")
+    assert found.read_bytes() == ours.read_bytes()
 
 
 def test_the_reference_beside_itself_is_no_gain(bench: Bench) -> None:
