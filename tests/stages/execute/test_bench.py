@@ -179,9 +179,9 @@ def test_a_slow_candidate_is_dropped_after_the_screen(bench: Bench) -> None:
 
 
 def test_a_gain_is_seen_again_in_fresh_processes_and_anything_else_is_not(zygote: Zygote, tmp_path: Path) -> None:
-    slow = REFERENCE.replace(
-        "        return", "        for _ in range(200):\n            x.sum().item()\n        return"
-    )
+    # A sleep that outlasts whatever else the machine is busy with.
+    slow = REFERENCE.replace("        return torch.tanh", "        time.sleep(0.05)\n        return torch.tanh")
+    slow = slow.replace("import torch\n", "import time\n\nimport torch\n", 1)
     assert slow != REFERENCE
     problem = Problem("slow", slow, "slow.py")
     effort = replace(EFFORT, pairs=2)

@@ -133,7 +133,9 @@ def test_a_bundle_runs_within_its_time_goes_on_and_confirms_its_winner(
     assert list(found) == ["run/0/right", "run/0/wrong", "run/0/right/confirm"]
     assert [r.verdict.status for r in found.values()] == [Status.CORRECT, Status.INCORRECT, Status.CORRECT]
     rounds = [len(r.measurement.candidate.samples_ms) for r in found.values() if r.measurement]
-    assert rounds == [QUICK.rounds, 2 * QUICK.rounds]
+    # Twice as many to confirm it; and where that happens to look like a gain, as many again in fresh processes.
+    assert rounds[0] == QUICK.rounds
+    assert rounds[1] in (2 * QUICK.rounds, 4 * QUICK.rounds)
     # Another process may be timing on this machine, which is waited for and said.
     told = [line for line in capsys.readouterr().err.splitlines() if "waiting for the device" not in line]
     assert told[0].startswith("softmax run/0/wrong incorrect ")

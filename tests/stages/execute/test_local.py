@@ -36,7 +36,8 @@ def ignore(progress: Progress) -> None:
 
 def tree() -> list[psutil.Process]:
     """The worker, and what it started: the zygote, the baselines, the candidate."""
-    (worker,) = [p for p in psutil.Process().children() if "kernelwright.stages.execute.worker" in p.cmdline()]
+    alive = [p for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
+    (worker,) = [p for p in alive if "kernelwright.stages.execute.worker" in p.cmdline()]
     return [worker, *worker.children(recursive=True)]
 
 
