@@ -91,6 +91,7 @@ def _hook(origins: Origins, phase: Phase, own: tuple[str, ...], readable: tuple[
     getframe, fspath, realpath, getpid = sys._getframe, os.fspath, os.path.realpath, os.getpid
     secret_targets, symbols, processes, writes = _LOADED_BY_LATER_PROCESSES, _SYMBOLS, _PROCESSES, _WRITES
     network, keep, made, late = _NETWORK, note, _made, prebuilt.note_start
+    installed = origins.library_folders
 
     def place(path: Any) -> str | None:
         """The path in full; None for a descriptor."""
@@ -107,7 +108,10 @@ def _hook(origins: Origins, phase: Phase, own: tuple[str, ...], readable: tuple[
         writing = event in writes or (event == "open" and bool(int(args[2] or 0) & _WRITE_FLAGS))
         for argument in args[: 2 if event in _TWO_PATHS else 1]:
             path = place(argument)
-            if path is None or path == "/dev/null" or below(path, own if writing else readable):
+            if path is None or path == "/dev/null":
+                continue
+            # Packages may lie below /tmp, which is its own but for them.
+            if below(path, own) and not below(path, installed) if writing else below(path, readable):
                 continue
             if not writing and _READABLE_FILES.fullmatch(path):
                 continue

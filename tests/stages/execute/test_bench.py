@@ -180,13 +180,15 @@ def test_a_slow_candidate_is_dropped_after_the_screen(bench: Bench) -> None:
 
 def test_a_gain_is_seen_again_in_fresh_processes_and_anything_else_is_not(zygote: Zygote, tmp_path: Path) -> None:
     # A sleep that outlasts whatever else the machine is busy with.
-    slow = REFERENCE.replace("        return torch.tanh", "        time.sleep(0.05)\n        return torch.tanh")
-    slow = slow.replace("import torch\n", "import time\n\nimport torch\n", 1)
+    slow, quick = (
+        f"import time\n{REFERENCE}".replace("        return torch", f"        time.sleep({s})\n        return torch")
+        for s in (0.05, 0.005)
+    )
     assert slow != REFERENCE
     problem = Problem("slow", slow, "slow.py")
     effort = replace(EFFORT, pairs=2)
     same, faster = (
-        Candidate(of.replace("class Model(", "class ModelNew("), Backend.TORCH, "test") for of in (slow, REFERENCE)
+        Candidate(of.replace("class Model(", "class ModelNew("), Backend.TORCH, "test") for of in (slow, quick)
     )
     jobs = [Job(name, problem, c, "cpu", 11, effort, baselines=("eager",)) for name, c in (("a", same), ("b", faster))]
     own = Bench(jobs[0], zygote, tmp_path)
