@@ -36,13 +36,17 @@ class Baselines:
     """Runners that hold the reference, started early and waited for late: compiling overlaps with other work."""
 
     def __init__(self, zygote: Zygote, names: tuple[str, ...], load: dict[str, Any], caches: Path) -> None:
-        """Start loading. `load` holds the fields of the runner's `load` message for the reference."""
+        """Start loading. `load` holds the fields of the runner's `load` message for the reference.
+
+        What Inductor compiles stays in `caches/inductor`.
+        """
         self.runners: dict[str, Runner] = {}
         self.failed: dict[str, str] = {}
         """Baselines that could not be had, with the reason."""
         self.knows: dict[str, int] = {}
         """The seed whose parameters each has been given."""
-        folder = caches / "inductor"
+        # In full, for the baseline's process works in a folder of its own.
+        folder = (caches / "inductor").absolute()
         folder.mkdir(parents=True, exist_ok=True)
         load = load | {"environment": {"TORCHINDUCTOR_CACHE_DIR": str(folder)}}
 

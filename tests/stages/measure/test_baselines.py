@@ -43,6 +43,20 @@ def test_every_way_comes_up(zygote: Zygote, tmp_path: Path, name: str) -> None:
     baselines.close()
 
 
+def test_what_inductor_compiles_is_kept_where_it_was_told(
+    zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fields = load_fields(tmp_path)
+    told = tmp_path / "told"
+    note = f"import os, pathlib\npathlib.Path({str(told)!r}).write_text(os.environ['TORCHINDUCTOR_CACHE_DIR'])\n"
+    (tmp_path / "reference.py").write_text(note + SOURCE)
+    baselines = Baselines(zygote, ("eager",), fields, Path("caches"))
+    assert baselines.ready() == ["eager"]
+    assert told.read_text() == str(tmp_path / "caches" / "inductor")
+    baselines.close()
+
+
 def test_a_reference_that_cannot_be_loaded_is_a_reason_and_no_error(zygote: Zygote, tmp_path: Path) -> None:
     fields = load_fields(tmp_path)
     (tmp_path / "reference.py").write_text("raise ValueError('broken')\n")
