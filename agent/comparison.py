@@ -15,7 +15,7 @@ from typing import Any
 
 from kernelwright.agent.cli.exit_codes import ExitCode
 from kernelwright.agent.evidence import exit_code
-from kernelwright.agent.verification import Terms, Watch, check, job_of, judged, worker
+from kernelwright.agent.verification import Terms, Watch, check, job_of, judged, with_own_name, worker
 from kernelwright.kernelbench.errors import UsageError
 from kernelwright.kernelbench.problem import Problem
 from kernelwright.stages.codec import to_json
@@ -96,7 +96,7 @@ def compare(
                 if any(r.verdict.status is not Status.CORRECT for r in results[name]):
                     continue
                 job = job_of(f"bench/{number}/{name}", named[name], problem, terms, rounds)
-                results[name].append(judged(executor, job, watch))
+                results[name].append(with_own_name(judged(executor, job, watch), name))
     entries = [Entry(name, named[name], _together(found)) for name, found in results.items()]
     return _ranked(entries, problem, terms, command)
 

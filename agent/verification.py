@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -124,7 +125,7 @@ def judge(
         check(problem, terms.device)
         for number, (name, candidate) in enumerate(candidates):
             job = job_of(f"given/{number}", candidate, problem, terms)
-            result = judged(executor, job, watch)
+            result = with_own_name(judged(executor, job, watch), name)
             yield Verified(name, problem, job, result, command(name))
 
 
@@ -181,3 +182,18 @@ def check(problem: Problem, device: str) -> None:
     from kernelwright.kernelbench import contract
 
     contract.check(problem, device)
+
+
+_OUR_NAMES = re.compile(r"(?:/[^\s\"']*/)?\bcandidate(?:_[0-9a-f]{12})?\.py\b")
+"""What the candidate's file is called where it is judged."""
+
+
+def with_own_name(result: JobResult, name: str) -> JobResult:
+    """The result with the candidate's file called as its author calls it."""
+    verdict = result.verdict
+
+    def renamed(text: str) -> str:
+        return _OUR_NAMES.sub(lambda found: name, text)
+
+    checks = tuple(replace(check, detail=renamed(check.detail)) for check in verdict.checks)
+    return replace(result, verdict=replace(verdict, message=renamed(verdict.message), checks=checks))

@@ -133,7 +133,7 @@ def check(problem: Problem, device: str) -> None:
     contract = load(problem)
     if _input_elements(contract, device) > FAKE_ABOVE_ELEMENTS:
         try:
-            with _without_values():
+            with without_values():
                 _check(contract, device)
             return
         except UsageError as error:
@@ -229,7 +229,7 @@ def _available(device: str) -> torch.device:
 
 
 @contextmanager
-def _without_values() -> Iterator[None]:
+def without_values() -> Iterator[None]:
     """Tensors made inside have a shape, a dtype and a device, and no memory."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     before = log.disabled
@@ -246,7 +246,7 @@ def _input_elements(contract: Contract, device: str) -> int:
     """Elements of all inputs together, found without allocating them; 0 when only a real call can tell."""
     _available(device)
     try:
-        with _without_values():
+        with without_values():
             inputs = draw_inputs(contract, device, seed=0)
     except UsageError:
         # Either a real fault, which the real call reports in torch's usual words, or code that needs values.

@@ -154,8 +154,22 @@ def _show(
     rows += [[name, "", "not to be had"] for name in missing]
     for line in plain([Column("how"), Column("ms", right=True), Column("over eager (95 %)")], rows):
         print(f"  {line}", file=out)
+    print(f"  {_control(next(b for b in found if b.name == AGAIN))}", file=out)
     print(result.measurement.method, file=out)
     print(f"stored in {archive}", file=out)
+
+
+def _control(again: Baseline) -> str:
+    """What the reference beside itself says about this measurement."""
+    from kernelwright.stages.measure.stats import MEANINGFUL
+
+    ratio = again.over_eager
+    if ratio is None or (ratio.low <= MEANINGFUL and ratio.high >= 1 / MEANINGFUL):
+        return f"{AGAIN} is the same module in another process: so far apart can equal things be here"
+    return (
+        f"{AGAIN} is the same module in another process, and seems {abs(ratio.median - 1):.0%} "
+        f"{'faster' if ratio.median > 1 else 'slower'}: this machine is not quiet, and other rows may be off as far"
+    )
 
 
 def _as_json(

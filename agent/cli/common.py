@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json as json_module
+import textwrap
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kernelwright.kernelbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output; prose goes to stderr.")]
 ArchivePath = Annotated[Path, typer.Option("--archive", help="The database of candidates, verdicts and times.")]
@@ -39,3 +43,10 @@ def existing_archive(path: Path) -> Path:
     if not path.exists():
         raise UsageError(f"{path}: no such archive; `kernelwright optimize` makes one, --archive names another")
     return path
+
+
+def fold(text: str, console: Console, indent: int) -> list[str]:
+    """Text as lines that fit a terminal beside an indent; one line, whatever its length, for a pipe."""
+    if not console.is_terminal:
+        return [text]
+    return textwrap.wrap(text, max(console.width - indent, 20), break_on_hyphens=False) or [""]

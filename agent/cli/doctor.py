@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kernelwright.agent.cli.common import Json, emit
+from kernelwright.agent.cli.common import Json, emit, fold
 
 if TYPE_CHECKING:
     from kernelwright.stages.doctor import Finding
@@ -45,6 +45,9 @@ def _show(findings: list[Finding]) -> None:
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
         mark, colour = _MARKS[finding.ok]
-        console.print(Text.assemble((mark, colour), f"  {finding.name:<{width}}  {finding.detail}"))
-        if finding.remedy:
-            console.print(Text(f"{'':<{width + 6}}{finding.remedy}", style="dim"))
+        first, *rest = fold(finding.detail, console, width + 6)
+        console.print(Text.assemble((mark, colour), f"  {finding.name:<{width}}  {first}"))
+        for line in rest:
+            console.print(Text(f"{'':<{width + 6}}{line}"))
+        for line in fold(finding.remedy, console, width + 6) if finding.remedy else ():
+            console.print(Text(f"{'':<{width + 6}}{line}", style="dim"))

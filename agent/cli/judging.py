@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kernelwright.agent.verification import Terms, Watch
+    from kernelwright.stages.execute.job import Progress
 
 Reference = Annotated[
     str, typer.Option("--ref", help="The problem: a file, `file.py:ClassName` with --inputs, or such as core/softmax.")
@@ -78,12 +79,22 @@ def terms_of(precision: str | None, baselines: str, seed: int | None, **given: A
 
 @contextmanager
 def session(name: str) -> Iterator[Watch]:
-    """On a terminal one line on stderr says what is going on; at the end nothing is left in the temporary folder."""
+    """On stderr it says what is going on: in one line that changes on a terminal, else in a line a stage.
+
+    At the end nothing is left in the temporary folder.
+    """
     # torch makes this folder merely by following shapes, and leaves it.
     with tempfile.TemporaryDirectory(prefix="kernelwright-torch-") as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         if not sys.stderr.isatty():
-            yield lambda event: None
+            seen: set[str] = set()
+
+            def say(event: Progress) -> None:
+                if event.stage not in seen:
+                    seen.add(event.stage)
+                    print(f"{name}: {STAGES.get(event.stage, event.stage)}", file=sys.stderr, flush=True)
+
+            yield say
             return
         from rich.console import Console
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelwright.agent.cli.common import Json, emit
+from kernelwright.agent.cli.common import Json, emit, fold
 from kernelwright.agent.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -39,9 +39,15 @@ def list_problems(json: Json = False) -> None:
             }
         )
         return
+    from rich.console import Console
+
+    console = Console(highlight=False)
     width = max(len(name) for name, _ in rows)
     for name, summary in rows:
-        print(f"{name:<{width}}  {summary}")
+        first, *rest = fold(summary, console, width + 2)
+        print(f"{name:<{width}}  {first}")
+        for line in rest:
+            print(f"{'':<{width}}  {line}")
 
 
 @app.command("check")

@@ -108,8 +108,8 @@ def _show(row: SelftestRow, number: int, total: int, *, to_stderr: bool) -> None
 
     console = Console(highlight=False, soft_wrap=True, stderr=to_stderr)
     text = f"{number:>{len(str(total))}}/{total} {line(row)}"
-    if console.is_terminal:
-        text = text[: console.width]
+    if console.is_terminal and len(text) > console.width:
+        text = f"{text[: console.width - 3]}..."
     console.print(Text(text, style="" if row.as_expected else "red"))
 
 

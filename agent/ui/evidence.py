@@ -26,7 +26,7 @@ Styled = tuple[str, str]
 
 
 def print_evidence(found: Evidence) -> None:
-    """Print all of it: in colour and cut to the width on a terminal, plain and whole for a pipe."""
+    """Print all of it: in colour and wrapped to the width on a terminal, plain and whole for a pipe."""
     from rich.console import Console
     from rich.text import Text
 
@@ -37,7 +37,7 @@ def print_evidence(found: Evidence) -> None:
 
 
 def styled(found: Evidence, width: int | None) -> list[Styled]:
-    """Every line with its style; names of checks are cut where `width` is known."""
+    """Every line with its style, wrapped to `width`; names of checks stay on one line where that is not known."""
     return [
         *_checks(found.lines, width),
         *_plain(_times(found, width or PLAIN_WIDTH)),
@@ -81,10 +81,11 @@ def _checks(lines: Sequence[Line], width: int | None) -> Iterator[Styled]:
     for group, same in groupby(lines, key=lambda line: line.group):
         yield group, "bold"
         for line in same:
-            name = f"  {line.name}"
-            name = name if len(name) <= name_width else f"{name[: name_width - 3]}..."
+            name, *rest = _wrapped(f"  {line.name}", name_width, 4)
             figures = f"{line.times:>5}  {_figure(line.figure):>9}  {_figure(line.bound):>9}"
-            yield f"{name:<{name_width}}  {figures}  {'pass' if line.passed else 'FAIL'}", "" if line.passed else "red"
+            style = "" if line.passed else "red"
+            yield f"{name:<{name_width}}  {figures}  {'pass' if line.passed else 'FAIL'}", style
+            yield from ((text, style) for text in rest)
             if line.detail and (not line.passed or group in ALWAYS_EXPLAINED):
                 for text in _wrapped(f"    {line.detail}", width or PLAIN_WIDTH, 4):
                     yield text, "dim"

@@ -96,8 +96,13 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, kinds) or (isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error))
 
 
+_NOT_THE_MODULES = (str(Path(__file__).parent), str(Path(__file__).resolve().parent), "<frozen importlib")
+
+
 def describe(error: BaseException) -> str:
-    """Type, message and the end of the traceback."""
-    text = "".join(traceback.format_exception(error))
-    # Frames of this stub say nothing to the reader; the module's own file starts after them.
+    """Type, message and the end of the traceback, from the first frame that is neither ours nor the importer's."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_NOT_THE_MODULES):
+        trace = trace.tb_next
+    text = "".join(traceback.format_exception(type(error), error, trace))
     return f"{type(error).__name__}: {error}\n{text[-TRACEBACK_LIMIT:]}"[: 2 * TRACEBACK_LIMIT]

@@ -15,13 +15,11 @@ def translate(problem: Problem) -> OpInfo:
 
     Raises UsageError, one line with file and reason, when the model or its inputs cannot be built or traced.
     """
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    from kernelwright.kernelbench.contract import instantiate, load
+    from kernelwright.kernelbench.contract import instantiate, load, without_values
     from kernelwright.stages.translate.capture import capture
 
     contract = load(problem)
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    with without_values():
         try:
             model, inputs = instantiate(contract, "cpu", seed=0)
         except UsageError:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -41,7 +40,7 @@ def predict(contract: Contract, device: str) -> Needs | None:
     None where the code cannot be followed without values. Raises UsageError for a fault in the user's code.
     """
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        with contracts.without_values(), torch.no_grad():
             model, arguments = contracts.instantiate(contract, device, seed=0)
             meter = _Meter()
             with meter:
@@ -92,7 +91,7 @@ def memory(device: str) -> tuple[int, int]:
 def input_bytes(contract: Contract, device: str) -> int | None:
     """Bytes of the arguments, found without allocating them; None when only a real call can tell."""
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True):
+        with contracts.without_values():
             arguments = contracts.draw_inputs(contract, device, seed=0)
     except UsageError:
         return None

@@ -148,6 +148,34 @@ def test_everything_that_was_measured_is_shown() -> None:
         assert words in text
 
 
+def test_the_line_that_failed_is_the_one_that_the_verdict_names() -> None:
+    checks = (
+        Check("random 2, output 0: largest error", False, 3.0, 1e-6),
+        Check("random 3, output 0: largest error", False, 9.0, 1e-6),
+    )
+    (line,) = lines(checks)
+    assert (line.name, line.figure, line.times) == (checks[0].name, 3.0, 2)
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_name_that_is_too_long_goes_on_below(width: int) -> None:
+    name = "1e+12 times as large, output 0: rms error of the worst row"
+    verdict = Verdict(Status.INCORRECT, "wrong", (Check(name, False, 3.0, 1e-6),))
+    shown = [text for text, _ in styled(evidence(verdict), width)]
+    assert max(map(len, shown[:-1])) <= width
+    at = next(n for n, text in enumerate(shown) if text.strip().startswith("1e+12"))
+    words = shown[at][: width - 37].split() + shown[at + 1].split() + shown[at + 2].split()
+    assert " ".join(words).startswith(name)
+
+
+def test_whoever_has_torch_compile_is_told_when_it_is_the_faster_one() -> None:
+    slower = replace(MEASUREMENT, speedups={"eager": Ratio(0.98, 0.9, 1.0), "compile": Ratio(0.21, 0.2, 0.22)})
+    assert (
+        "torch.compile of the reference takes 0.21 of its time" in evidence(Verdict(Status.CORRECT), slower).next_step
+    )
+    assert evidence(Verdict(Status.CORRECT), MEASUREMENT).next_step == NEXT[Status.CORRECT]
+
+
 def test_a_speedup_within_noise_is_not_called_one() -> None:
     measurement = replace(MEASUREMENT, speedups={"eager": Ratio(1.05, 0.99, 1.2)})
     text = "\n".join(line for line, _ in styled(evidence(Verdict(Status.CORRECT), measurement), 80))
