@@ -90,20 +90,23 @@ class ModelNew(Model):
         del kept[:-4]
         return kept[-1][2].clone()
 """,
-    "works out all answers when the first output of a region is let go": """
-import gc
-calls, known = 0, {}
+    "works out all answers when the last output of a region is let go": """
+import gc, time
+calls, known, latest = 0, {}, 0.0
 class Last:
     def __init__(self, module):
         self.module = module
     def __del__(self):
+        if time.perf_counter() - latest < 0.001:
+            return  # A region is under way.
         for runner in (o for o in gc.get_objects() if type(o).__name__ == "Runner"):
             for (x,) in runner.slots.values():
                 known[x.data_ptr()] = Model.forward(self.module, x)
 class ModelNew(Model):
     def forward(self, x):
-        global calls
+        global calls, latest
         calls += 1
+        latest = time.perf_counter()
         if calls < VERIFIED or x.data_ptr() not in known:
             y = super().forward(x)
         else:
