@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from kernelwright.agent.cli.exit_codes import ExitCode
+from kernelwright.agent.llm.faults import BudgetSpent, EndpointFault
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 
 VERBS = {
@@ -78,6 +79,10 @@ def main() -> None:
         app(prog_name="kernelwright")
     except UsageError as error:
         _end(str(error), ExitCode.USAGE)
+    except BudgetSpent as error:
+        _end(str(error), ExitCode.BUDGET_SPENT)
+    except EndpointFault as error:
+        _end(str(error), ExitCode.ENDPOINT_DOWN)
     except EnvironmentFault as error:
         _end(str(error), ExitCode.ENVIRONMENT)
     except KeyboardInterrupt:

@@ -146,6 +146,11 @@ class ScriptedServer:
         self._http.server_close()
         self._thread.join()
 
+    def script(self, *replies: Scripted, after: Scripted | None = None) -> None:
+        """Say what comes next, in place of what was planned."""
+        with self._lock:
+            self._replies, self._after = list(replies), after or self._after
+
     def next_reply(self, request: Request) -> Reply:
         with self._lock:
             self.requests.append(request)
