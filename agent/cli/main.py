@@ -10,7 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from kernelwright.agent.cli.exit_codes import ExitCode
-from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
+from kernelwright.agent.llm.faults import BudgetSpent, EndpointFault
+from kernelwright.kernelbench.errors import EnvironmentFault, KernelwrightError, UsageError
 
 VERBS = {
     "optimize": "Make a module faster: propose, compile, verify, measure, keep the best.",
@@ -76,12 +77,24 @@ def main() -> None:
     """Run the command line. What goes wrong for a reason that we know is one line on stderr and an exit code."""
     try:
         app(prog_name="kernelwright")
-    except UsageError as error:
-        _end(str(error), ExitCode.USAGE)
-    except EnvironmentFault as error:
-        _end(str(error), ExitCode.ENVIRONMENT)
+    except KernelwrightError as error:
+        _end(str(error), exit_code_of(error))
     except KeyboardInterrupt:
         _end("interrupted", ExitCode.INTERRUPTED)
+
+
+EXIT_CODES: tuple[tuple[type[KernelwrightError], ExitCode], ...] = (
+    (UsageError, ExitCode.USAGE),
+    (BudgetSpent, ExitCode.BUDGET_SPENT),
+    (EndpointFault, ExitCode.ENDPOINT_DOWN),
+    (EnvironmentFault, ExitCode.ENVIRONMENT),
+)
+"""The first that fits counts: an endpoint that is down is a fault of the environment too."""
+
+
+def exit_code_of(error: KernelwrightError) -> ExitCode:
+    """What an error that nobody caught ends the command with."""
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), ExitCode.GOAL_NOT_MET)
 
 
 def _end(message: str, code: ExitCode) -> None:
