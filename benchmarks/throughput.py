@@ -242,7 +242,7 @@ def run(options: argparse.Namespace) -> None:
     tag = secrets.token_hex(3)
     of = problem(RELU, options.rows, options.columns)
     # As long as the batch script of the other side waits: a dozen builds at once take their time.
-    effort = Effort(screen_rounds=0, rounds=options.rounds_each, timeout_s=180.0)
+    effort = Effort(screen_rounds=0, rounds=options.rounds_each, region_ms=options.region_ms, timeout_s=180.0)
     counts = {"triton": options.triton, "cuda": options.cuda, "cuda_inline": options.inline}
     for kind in [k for k, count in counts.items() if count]:
         log = _with(log, measure_ours(kind, pairs_of(RELU, of, kind, counts[kind], tag), options.device, effort))
@@ -331,6 +331,7 @@ def main() -> None:
     running.add_argument("--rows", type=int, default=ROWS)
     running.add_argument("--columns", type=int, default=COLUMNS)
     running.add_argument("--rounds-each", type=int, default=8, help="interleaved rounds of each candidate and eager")
+    running.add_argument("--region-ms", type=float, default=20.0, help="what a round times of each")
     for name, count in (("triton", 48), ("cuda", 48), ("inline", 10), ("small", 96)):
         running.add_argument(f"--{name}", type=int, default=count, help="candidates on our side; 0: none")
     for name, count in (("triton", 4), ("cuda", 2)):

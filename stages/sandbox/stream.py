@@ -1,9 +1,8 @@
 """The one stream of calls by which every runner is driven, whether a call is timed, compared, both or neither.
 
 A region is `begin`, a number of calls, and on CUDA `end`. The calls travel in chunks of random length, two of which are
-under way at a time: a runner never knows whether more will come, and no reply is waited for while it works. Slots come
-round in one order a region, and no chunk is longer than half of them: what the next chunk is to find can be written
-while the runner works on another.
+under way at a time: a runner never knows whether more will come, and no reply is waited for while it works. What a
+chunk is to find may be written while the runner works on the one before: of that no output stays.
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ Before = Callable[[int], bool]
 whether it has written anything that the chunk is to find."""
 
 
-def chunks(slots: Sequence[int], source: random.Random) -> list[list[int]]:
-    """Cut a region's calls into messages. The last holds both calls whose outputs stay, where that can be."""
-    longest = min(MAX_CHUNK, max(1, len(set(slots)) // 2))
-    final = max(0, len(slots) - source.randint(min(2, longest), longest))
+def chunks(slots: Sequence[int], source: random.Random, longest: int = MAX_CHUNK) -> list[list[int]]:
+    """Cut a region's calls into messages. The last holds both calls whose outputs stay."""
+    final = max(0, len(slots) - source.randint(2, max(2, longest)))
     found, start = [], 0
     while start < final:
         end = min(final, start + source.randint(1, longest))

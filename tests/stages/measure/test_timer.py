@@ -71,11 +71,11 @@ def test_a_sample_is_the_time_of_a_call_without_what_messages_cost(call_ms: floa
 def test_each_round_is_followed_by_its_mirror_image() -> None:
     made, runners, _ = watch(Contender(1.0), Contender(1.0), Contender(1.0))
     orders: list[list[str]] = []
-    for _ in range(10):
+    for _ in range(20):
         asked: list[str] = []
         made.round(runners, lambda name, *_, asked=asked: asked.append(name))
         orders.append(asked)
-    assert all(orders[i] == orders[i + 1][::-1] for i in range(0, 10, 2))
+    assert all(orders[i] == orders[i + 1][::-1] for i in range(0, 20, 2))
     assert len({tuple(order) for order in orders}) > 2
 
 
