@@ -30,7 +30,7 @@ import tempfile
 import time
 import types
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,8 @@ class Ours:
     statuses: dict[str, int]
     timed_calls: int
     """Of one candidate in all its rounds; eager's are about as many."""
+    stages: dict[str, float] = field(default_factory=dict)
+    """Median seconds of one candidate by stage, waits for the device left out of `measure` only."""
 
     @property
     def seconds_each(self) -> float:
@@ -132,7 +134,13 @@ def _ours(kind: str, took_s: float, results: Sequence[JobResult]) -> Ours:
         if result.measurement is not None:
             timing = result.measurement.candidate
             calls.append(timing.calls_per_region * len(timing.samples_ms))
-    return Ours(kind, took_s, statuses.get(Status.CORRECT, 0), statuses, int(statistics.median(calls)) if calls else 0)
+    timed_calls = int(statistics.median(calls)) if calls else 0
+    return Ours(kind, took_s, statuses.get(Status.CORRECT, 0), statuses, timed_calls, _stages(results))
+
+
+def _stages(results: Sequence[JobResult]) -> dict[str, float]:
+    names = {name for result in results for name in result.seconds}
+    return {name: statistics.median(r.seconds.get(name, 0.0) for r in results) for name in sorted(names)}
 
 
 def measure_theirs(checkout: Path, kind: str, of: Problem, each: Sequence[Candidate], calls: int) -> Iterator[Theirs]:
@@ -274,7 +282,9 @@ def run(options: argparse.Namespace) -> None:
 
 def _with(log: Log, ours: Ours) -> Log:
     print(
-        f"  ours {ours.kind}: {ours.correct} in {ours.seconds:.1f} s, {ours.timed_calls} timed calls each", flush=True
+        f"  ours {ours.kind}: {ours.correct} in {ours.seconds:.1f} s, {ours.timed_calls} timed calls each; "
+        + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in ours.stages.items()),
+        flush=True,
     )
     return Log(log.environment, (*log.ours, ours), log.theirs)
 

@@ -141,6 +141,8 @@ class Bench:
                     on_stage("measure")
                     with self.lock.exclusive(), trial.took("measure"):
                         trial.measurement = self._measure(trial)
+                    if trial.runner is not None:
+                        trial.checks.append(conduct.rest(trial.runner))
         except RunnerFailed as failure:
             trial.failure = failure
             if trial.runner is not None:
@@ -284,7 +286,7 @@ class Bench:
         measurement = session.run(trial.checks, min(known, default=None), self.baselines.failed)
         if measurement is None:
             return None
-        trial.checks += [*conduct.report(trial.runner, effort.timeout_s), conduct.rest(trial.runner)]
+        trial.checks += conduct.report(trial.runner, effort.timeout_s)
         if self._flags is not None:
             trial.checks.append(conduct.same_flags(self._flags, conduct.flags(trial.runner, effort.timeout_s)))
         aside = session.aside(measurement)

@@ -30,7 +30,7 @@ MAX_CALLS = 8000
 SALTED_ABOVE_MS = 0.04
 """Calls longer than this hide what it takes to write a few values."""
 DISAGREEMENT_SHARE = 0.03
-DISAGREEMENT_MS = 0.2
+DISAGREEMENT_MS = 0.6
 """A region's two clocks may differ by the larger of this share of it and this time."""
 
 
