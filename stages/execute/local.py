@@ -22,10 +22,11 @@ GRACE_S = 5.0
 class LocalExecutor:
     """Starts its worker with the first batch, and keeps it: the problem's baselines stay warm between batches."""
 
-    def __init__(self, cache: Path, log: Path) -> None:
+    def __init__(self, cache: Path, log: Path, grace_s: float = GRACE_S) -> None:
         """`cache` holds compiled kernels by content hash; the worker's own messages go to `log`."""
         self.cache = cache
         self.log = log
+        self.grace_s = grace_s
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -66,17 +67,21 @@ class LocalExecutor:
                 on_progress(from_json(Progress, message["progress"]))
 
     def _read(self) -> dict[str, Any]:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        process = self._process
+        if process is None:
+            raise self._ended()
+        assert process.stdout is not None
+        line = process.stdout.readline()
         if not line:
             raise self._ended()
         message: dict[str, Any] = json.loads(line)
         return message
 
     def _ended(self) -> EnvironmentFault:
-        assert self._process is not None
-        return EnvironmentFault(f"the worker ended unexpectedly (status {self._process.wait()}): see {self.log}")
+        process = self._process
+        if process is None:
+            return EnvironmentFault("the worker was ended while it worked")
+        return EnvironmentFault(f"the worker ended unexpectedly (status {process.wait()}): see {self.log}")
 
     def close(self) -> None:
         """End the worker, in the middle of a job too. Its sandbox ends with it."""
@@ -89,7 +94,7 @@ class LocalExecutor:
             process.stdin.close()
         for end in (process.terminate, process.kill):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=GRACE_S)
+                process.wait(timeout=self.grace_s)
                 break
             end()
         process.wait()
