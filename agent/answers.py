@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -111,6 +112,17 @@ class Comparison(Answer):
     gains: list[str]
     """Those that are faster than eager beyond doubt."""
     machine: str
+
+
+class Profiled(Answer):
+    """What limits a candidate. It was seen in the candidate's own process: advice, never a score."""
+
+    bottleneck: str
+    """`memory`, `compute`, `latency`, `launch`, `occupancy` or `unknown`."""
+    tier: str | None
+    """The most telling source of figures that answered."""
+    summary: str
+    """Metrics, longest kernels, advice, and which sources gave nothing."""
 
 
 class Found(Answer):
@@ -244,9 +256,20 @@ def comparison_of(benched: Benched) -> Comparison:
     )
 
 
+def profiled_of(profile: Any) -> Profiled:
+    """The answer of `profile`."""
+    return Profiled(
+        bottleneck=profile.finding.bottleneck.value,
+        tier=profile.tier.value if profile.tier else None,
+        summary=profile.summary(),
+    )
+
+
 def search_result_of(found: Sequence[Listed], limit: int, sources: dict[str, str]) -> SearchResult:
     """The answer of `search_archive`; `found` may hold one more than `limit`."""
-    return SearchResult(candidates=[_found(row, sources.get(row.hash)) for row in found[:limit]], more=len(found) > limit)
+    return SearchResult(
+        candidates=[_found(row, sources.get(row.hash)) for row in found[:limit]], more=len(found) > limit
+    )
 
 
 def submitted_of(submission: Submission) -> Submitted:

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kernelwright.agent.finish import finish
 from kernelwright.agent.outcome import fastest, outcome, over_eager
-from kernelwright.agent.run import Opened
 from kernelwright.agent.verification import Watch, judged, with_own_name
 from kernelwright.kernelbench.errors import EnvironmentFault
 from kernelwright.stages.archive import CONFIRM, SEARCH, Archive
@@ -27,6 +26,9 @@ from kernelwright.stages.execute.job import Effort, Executor, Job, JobResult
 from kernelwright.stages.measure.stats import is_gain
 from kernelwright.stages.types import Backend, Candidate, Status
 from kernelwright.stages.verify.source_form import read_form
+
+if TYPE_CHECKING:
+    from kernelwright.agent.run import Opened
 
 PROPOSER = "submitted"
 NAME = "source"
@@ -67,6 +69,9 @@ def submit(opened: Opened, candidate: Candidate, executor: Executor, watch: Watc
     Two who hand in the same candidate at once both get the one row that the archive keeps. What is returned is stored.
     Raises EnvironmentFault when the machine could not judge it.
     """
+    # It imports torch, for seconds: a server names its tools before.
+    from kernelwright.agent.finish import finish
+
     with Archive.open(opened.settings.archive) as archive:
         place = add_submission(archive, opened.run, candidate)
         known = archive.result(opened.run, candidate.hash, SEARCH)
