@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -23,6 +24,8 @@ from kernelwright.stages.types import Environment, Measurement, Ratio, Status
 
 LATEST = 10
 """Candidates that a run's status names."""
+CLOSEST = 3
+"""Passed checks that an answer names."""
 
 
 class Answer(BaseModel):
@@ -40,19 +43,15 @@ class Speedup(Answer):
 
 
 class CheckLine(Answer):
-    """Checks of one kind: the first that failed, or the one that came closest to its bound."""
+    """One check, with its figure beside its bound."""
 
     group: str
     name: str
-    times: int
-    """How many checks of this kind were made."""
-    passed: bool
     figure: float | None
     """What was found; null where the check has no number, or where it is not finite."""
     bound: float | None
     """What is allowed."""
     detail: str
-    """Of a check that failed."""
 
 
 class Times(Answer):
@@ -76,7 +75,12 @@ class Judgement(Answer):
     """Only `correct` may be used."""
     message: str
     """What is wrong and where; empty for `correct`."""
-    checks: list[CheckLine]
+    failed: list[CheckLine]
+    """The first failed check of each kind."""
+    closest: list[CheckLine]
+    """Passed checks that came closest to their bounds."""
+    checks: int
+    """How many checks were made; the first that fails ends them."""
     times: Times | None
     """Null unless the candidate is correct and was timed."""
     machine: str
@@ -226,11 +230,7 @@ def verification_of(verified: Verified) -> Verification:
     """The answer of `verify`."""
     candidate = verified.job.candidate
     return Verification(
-        verdict=verified.verdict.status,
-        message=verified.verdict.message,
-        checks=_checks(verified.result),
-        times=times_of(verified.result.measurement),
-        machine=_machine(verified.result.environment),
+        **_judgement(verified.result),
         backend=candidate.backend.value,
         notes=[f"line {note.line}: {note.sentence}" for note in read(candidate.source).warnings],
         seed=verified.job.seed,
@@ -274,24 +274,19 @@ def search_result_of(found: Sequence[Listed], limit: int, sources: dict[str, str
 
 def submitted_of(submission: Submission) -> Submitted:
     """The answer of `submit_candidate`."""
-    result, place = submission.counts, submission.place
     return Submitted(
-        verdict=result.verdict.status,
-        message=result.verdict.message,
-        checks=_checks(result),
-        times=times_of(result.measurement),
-        machine=_machine(result.environment),
+        **_judgement(submission.counts),
         run=submission.run,
         hash=submission.candidate.hash,
-        generation=place.generation,
-        slot=place.slot,
+        generation=submission.place.generation,
+        slot=submission.place.slot,
         new=submission.new,
         confirmed=submission.confirmed is not None,
         winner=submission.winner,
     )
 
 
-def run_status_of(view: RunView, outcome: Outcome, status: str, proposed: int, folder: str) -> RunStatus:
+def run_status_of(view: RunView, outcome: Outcome, status: str, proposed: int, folder: Path) -> RunStatus:
     """The answer of `run_status`."""
     records = sorted(outcome.searched, key=lambda record: record.created_at, reverse=True)
     best = outcome.best_seen
@@ -307,23 +302,33 @@ def run_status_of(view: RunView, outcome: Outcome, status: str, proposed: int, f
         winner=_standing(outcome.winner) if outcome.winner else None,
         fastest=_standing(best) if best else None,
         latest=[_standing(record) for record in records[:LATEST]],
-        folder=folder,
+        folder=str(folder),
     )
 
 
-def _checks(result: JobResult) -> list[CheckLine]:
-    return [_check_line(line) for line in lines(result.verdict.checks)]
+def _judgement(result: JobResult) -> dict[str, Any]:
+    """The fields of `Judgement`."""
+    checks, kinds = result.verdict.checks, lines(result.verdict.checks)
+    bounded = [line for line in kinds if line.passed and line.figure is not None and line.bound]
+    bounded.sort(key=lambda line: (line.figure or 0.0) / (line.bound or 1.0), reverse=True)
+    return {
+        "verdict": result.verdict.status,
+        "message": result.verdict.message,
+        "failed": [_check_line(line) for line in kinds if not line.passed],
+        "closest": [_check_line(line) for line in bounded[:CLOSEST]],
+        "checks": len(checks),
+        "times": times_of(result.measurement),
+        "machine": _machine(result.environment),
+    }
 
 
 def _check_line(line: Line) -> CheckLine:
     return CheckLine(
         group=line.group,
         name=line.name,
-        times=line.times,
-        passed=line.passed,
         figure=_finite(line.figure),
         bound=_finite(line.bound),
-        detail="" if line.passed else line.detail,
+        detail=line.detail,
     )
 
 

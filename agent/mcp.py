@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import importlib.util
 import inspect
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -247,7 +248,7 @@ class Tools:
         with Archive.open(self.place.archive) as archive:
             proposed = len({candidate.hash for _, candidate in archive.proposals(run)})
             found = outcome(archive, run)
-        return answers.run_status_of(opened.view(), found, status, proposed, str(opened.folder))
+        return answers.run_status_of(opened.view(), found, status, proposed, opened.folder.resolve())
 
     def _terms(self, precision: str | None, baselines: list[Any], seed: int | None, timed: bool) -> Terms:
         asked = Precision(precision) if precision else None
@@ -272,7 +273,8 @@ class Tools:
             while not (await asyncio.wait([waiting], timeout=PROGRESS_S))[0]:
                 await context.report_progress(time.monotonic() - begun, message=call.stage)
         except asyncio.CancelledError:
-            call.withdraw()
+            # In a thread: ending the worker takes a while, in which other calls are answered.
+            threading.Thread(target=self.referee.withdraw, args=(call,)).start()
             raise
         return waiting.result()
 
@@ -302,16 +304,15 @@ class Server(MCPServer[Any]):
 
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-JUDGES = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 STORES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
 
 def tools_of(tools: Tools) -> Iterator[tuple[Callable[..., Any], ToolAnnotations]]:
     """Every tool with what a client may assume of it; `profile` only where there is a profiler."""
-    yield tools.verify, JUDGES
-    yield tools.bench, JUDGES
+    yield tools.verify, READS
+    yield tools.bench, READS
     if importlib.util.find_spec(PROFILE) is not None:
-        yield tools.profile, JUDGES
+        yield tools.profile, READS
     yield tools.search_archive, READS
     yield tools.submit_candidate, STORES
     yield tools.run_status, READS

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kernelwright.agent.cli.judging import STAGES
 from kernelwright.agent.verification import Watch, with_last_words
@@ -29,17 +29,12 @@ class Call(Generic[T]):
     def __init__(self) -> None:
         self.stage = "waiting for its turn"
         """What is going on, in words."""
+        self.wanted = True
         self.future: Future[T]
-        self._unwanted = False
-
-    def withdraw(self) -> None:
-        """Nobody waits for it any more: it is not begun, or ends at its next stage."""
-        self._unwanted = True
-        self.future.cancel()
 
     def watch(self, progress: Progress) -> None:
-        """Told by the worker. Raises CancelledError when the call was withdrawn."""
-        if self._unwanted:
+        """Told by the worker. Raises CancelledError when nobody waits for the call any more."""
+        if not self.wanted:
             raise CancelledError
         self.stage = STAGES.get(progress.stage, progress.stage)
 
@@ -52,6 +47,9 @@ class Referee:
         self._executor = LocalExecutor(folder / "cache", folder / "worker.log", GRACE_S)
         # One thread that stays: the system kills a worker whose starter, a thread, has ended.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="referee")
+        self._turn = threading.Lock()
+        """Held to begin or end a call, and to end the worker of one."""
+        self._current: Call[Any] | None = None
         self._idle_s = idle_s
         self._idle: threading.Timer | None = None
 
@@ -61,10 +59,26 @@ class Referee:
         call.future = self._thread.submit(self._run, work, call)
         return call
 
+    def withdraw(self, call: Call[Any]) -> None:
+        """Nobody waits for the call any more: it is not begun, or its worker ends; that takes some seconds."""
+        call.wanted = False
+        call.future.cancel()
+        with self._turn:
+            if self._current is call:
+                self._executor.close()
+
+    def close(self) -> None:
+        """End the worker, in the middle of a call too, and drop the calls that wait."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        with self._turn:
+            self._stop_waiting()
+            self._executor.close()
+
     def _run(self, work: Work[T], call: Call[T]) -> T:
-        if self._idle is not None:
-            self._idle.cancel()
-        self._executor.start()
+        with self._turn:
+            self._stop_waiting()
+            self._current = call
+            self._executor.start()
         in_step = False
         try:
             result = work(self._executor, call.watch)
@@ -76,16 +90,21 @@ class Referee:
         except EnvironmentFault as fault:
             raise with_last_words(fault, self._executor.log) from None
         finally:
-            if not in_step:
-                # What the worker says next would be of the call that failed.
-                self._executor.close()
-            self._idle = threading.Timer(self._idle_s, lambda: self._thread.submit(self._executor.close))
-            self._idle.daemon = True
-            self._idle.start()
+            with self._turn:
+                self._current = None
+                if not in_step:
+                    # What the worker says next would be of the call that failed.
+                    self._executor.close()
+                self._idle = threading.Timer(self._idle_s, self._rest)
+                self._idle.daemon = True
+                self._idle.start()
 
-    def close(self) -> None:
-        """End the worker, in the middle of a call too, and drop the calls that wait."""
+    def _stop_waiting(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        self._executor.close()
+
+    def _rest(self) -> None:
+        """Nobody called for a while."""
+        with self._turn:
+            if self._current is None:
+                self._executor.close()
