@@ -134,7 +134,12 @@ class Tools:
     async def bench(
         self,
         context: Report,
-        candidates: Annotated[list[Named], Field(min_length=1, max_length=MOST_COMPARED)],
+        candidates: Annotated[
+            list[Named],
+            Field(
+                min_length=1, max_length=MOST_COMPARED, description=f"Up to {MOST_COMPARED}, each a name and a source."
+            ),
+        ],
         problem: ProblemSpec,
         shape: Shape = None,
         inputs: Inputs = None,
@@ -186,10 +191,10 @@ class Tools:
             str | None,
             Field(description="Of this problem: its name, or what it was opened with, such as core/softmax."),
         ] = None,
-        backend: Backend | None = None,
-        correct_only: bool = True,
+        backend: Annotated[Backend | None, Field(description="Written for this back end.")] = None,
+        correct_only: Annotated[bool, Field(description="False: also those with another verdict.")] = True,
         with_source: Annotated[bool, Field(description="Also give each candidate's source.")] = False,
-        limit: Annotated[int, Field(ge=1, le=MOST_FOUND)] = 10,
+        limit: Annotated[int, Field(ge=1, le=MOST_FOUND, description=f"At most {MOST_FOUND}.")] = 10,
     ) -> answers.SearchResult:
         """Find judged candidates, the largest speedup over eager first: what has worked, and what has not."""
         if not self.place.archive.exists():
@@ -240,7 +245,9 @@ class Tools:
 
         return await self._answer(context, work)
 
-    def run_status(self, run: str) -> answers.RunStatus:
+    def run_status(
+        self, run: Annotated[str, Field(description="Its id, as submit_candidate answers it.")]
+    ) -> answers.RunStatus:
         """Say where a run stands: its winner, its fastest candidate, and the latest verdicts."""
         from kernelwright.agent.run import look_up
 
