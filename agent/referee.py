@@ -19,8 +19,6 @@ Work = Callable[[Executor, Watch], T]
 
 IDLE_S = 600.0
 """A worker that nobody has called for so long ends: it holds memory of the device."""
-GRACE_S = 1.5
-"""How long the worker may take to end. A client of the protocol waits some seconds, then kills."""
 
 
 class Call(Generic[T]):
@@ -44,7 +42,7 @@ class Referee:
 
     def __init__(self, folder: Path, idle_s: float = IDLE_S) -> None:
         """The worker's caches and its log lie in `folder`."""
-        self._executor = LocalExecutor(folder / "cache", folder / "worker.log", GRACE_S)
+        self._executor = LocalExecutor(folder / "cache", folder / "worker.log")
         # One thread that stays: the system kills a worker whose starter, a thread, has ended.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="referee")
         self._turn = threading.Lock()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import shlex
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 from kernelwright.kernelbench.problem import Precision, Problem
+from kernelwright.stages.execute import scratch
 from kernelwright.stages.execute.job import Effort, Job, JobResult, Progress
 from kernelwright.stages.execute.local import LocalExecutor
 from kernelwright.stages.types import Backend, Candidate, Ratio, Status, Verdict
@@ -94,6 +94,8 @@ class Verified:
 
 def read_candidate(path: Path, backend: Backend | None) -> Candidate:
     """The candidate in a file; without a back end that of its source. Raises UsageError for what cannot be read."""
+    if path == Path():
+        raise UsageError("no candidate is named: an empty path was given")
     try:
         source = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
@@ -167,8 +169,7 @@ def judged(executor: Executor, job: Job, watch: Watch) -> JobResult:
 @contextmanager
 def worker() -> Iterator[LocalExecutor]:
     """An executor whose caches and log lie in a temporary folder. What its log says of a fault goes into the fault."""
-    with tempfile.TemporaryDirectory(prefix="kernelwright-verify-") as name:
-        folder = Path(name)
+    with scratch.folder("verify") as folder:
         executor = LocalExecutor(cache=folder / "cache", log=folder / "worker.log")
         try:
             yield executor

@@ -13,25 +13,30 @@ from typing import Any
 
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 from kernelwright.stages.codec import from_json, to_json
+from kernelwright.stages.execute import scratch
 from kernelwright.stages.execute.job import Job, JobResult, Progress
 
 GRACE_S = 5.0
 """How long the worker may take to end once its input is closed, and again once it is asked by a signal."""
+BUSY_GRACE_S = 0.5
+"""A worker in the middle of something leaves nothing behind that matters: its temporary folder goes with it."""
 
 
 class LocalExecutor:
     """Starts its worker with the first batch, and keeps it: the problem's baselines stay warm between batches."""
 
-    def __init__(self, cache: Path, log: Path, grace_s: float = GRACE_S) -> None:
+    def __init__(self, cache: Path, log: Path) -> None:
         """`cache` holds compiled kernels by content hash; the worker's own messages go to `log`."""
         self.cache = cache
         self.log = log
-        self.grace_s = grace_s
         self._process: subprocess.Popen[str] | None = None
+        self._scratch = contextlib.ExitStack()
+        self._busy = False
 
     def start(self) -> None:
         """Start the worker now, so that its imports overlap with other work."""
         if self._process is None:
+            temporary = self._scratch.enter_context(scratch.folder("worker"))
             with self.log.open("a") as log:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "kernelwright.stages.execute.worker", "--serve", "--cache", str(self.cache)],
@@ -39,7 +44,8 @@ class LocalExecutor:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     text=True,
-                    env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                    env=os.environ
+                    | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TMPDIR": str(temporary)},
                 )
 
     def run(self, jobs: Iterable[Job], on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
@@ -55,7 +61,9 @@ class LocalExecutor:
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._ended() from None
+        self._busy = True
         yield from self._results(on_progress)
+        self._busy = False
 
     def _results(self, on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
         while "done" not in (message := self._read()):
@@ -92,10 +100,14 @@ class LocalExecutor:
         assert process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
+        if self._busy:
+            process.terminate()
         for end in (process.terminate, process.kill):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=self.grace_s)
+                process.wait(timeout=BUSY_GRACE_S if self._busy else GRACE_S)
                 break
             end()
         process.wait()
         process.stdout.close()
+        self._scratch.close()
+        self._busy = False
