@@ -125,10 +125,22 @@ def judge(
     with worker() as executor:
         executor.start()
         check(problem, terms.device)
-        for number, (name, candidate) in enumerate(candidates):
-            job = job_of(f"given/{number}", candidate, problem, terms)
-            result = with_own_name(judged(executor, job, watch), name)
-            yield Verified(name, problem, job, result, command(name))
+        for name, candidate in candidates:
+            yield verified(executor, name, candidate, problem, terms, watch, command(name))
+
+
+def verified(
+    executor: Executor,
+    name: str,
+    candidate: Candidate,
+    problem: Problem,
+    terms: Terms,
+    watch: Watch,
+    command: str = "",
+) -> Verified:
+    """Judge one candidate. Its problem has passed `check`."""
+    job = job_of(f"given/{name}", candidate, problem, terms)
+    return Verified(name, problem, job, with_own_name(judged(executor, job, watch), name), command)
 
 
 def job_of(key: str, candidate: Candidate, problem: Problem, terms: Terms, rounds: int | None = None) -> Job:
@@ -162,14 +174,18 @@ def worker() -> Iterator[LocalExecutor]:
         try:
             yield executor
         except EnvironmentFault as fault:
-            said = (folder / "worker.log").read_text(errors="replace").strip().splitlines()
-            if str(folder) in str(fault):
-                raise EnvironmentFault(
-                    f"{str(fault).partition(': see ')[0]}" + (f"; its last words: {said[-1]}" if said else "")
-                ) from None
-            raise
+            raise with_last_words(fault, executor.log) from None
         finally:
             executor.close()
+
+
+def with_last_words(fault: EnvironmentFault, log: Path) -> EnvironmentFault:
+    """The fault; where it only points to the worker's log, which will not be kept, with what that log says last."""
+    what, points, _ = str(fault).partition(f": see {log}")
+    if not points:
+        return fault
+    said = log.read_text(errors="replace").strip().splitlines()
+    return EnvironmentFault(f"{what}; its last words: {said[-1]}" if said else what)
 
 
 def command_line(verb: str, candidates: Sequence[str], reference: Sequence[str], terms: Terms) -> str:

@@ -26,6 +26,7 @@ VERBS = {
     "problems": "Look at the problems that ship with the product.",
     "jobs": "Write jobs for a machine with a GPU, and read its results.",
     "worker": "Run a bundle of jobs on this machine's device.",
+    "mcp": "Serve a coding agent over the Model Context Protocol.",
     "doctor": "Say what this machine offers, and what to do about what it lacks.",
 }
 """Verbs and their one line. A verb is a file of that name in this folder, with a typer app called `app`."""

@@ -17,9 +17,9 @@ from kernelwright.stages.execute import scratch
 from kernelwright.stages.execute.job import Job, JobResult, Progress
 
 GRACE_S = 5.0
+"""How long the worker may take to end once its input is closed, and again once it is asked by a signal."""
 BUSY_GRACE_S = 0.5
 """A worker in the middle of something leaves nothing behind that matters: its temporary folder goes with it."""
-"""How long the worker may take to end once its input is closed, and again once it is asked by a signal."""
 
 
 class LocalExecutor:
@@ -75,17 +75,21 @@ class LocalExecutor:
                 on_progress(from_json(Progress, message["progress"]))
 
     def _read(self) -> dict[str, Any]:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        process = self._process
+        if process is None:
+            raise self._ended()
+        assert process.stdout is not None
+        line = process.stdout.readline()
         if not line:
             raise self._ended()
         message: dict[str, Any] = json.loads(line)
         return message
 
     def _ended(self) -> EnvironmentFault:
-        assert self._process is not None
-        return EnvironmentFault(f"the worker ended unexpectedly (status {self._process.wait()}): see {self.log}")
+        process = self._process
+        if process is None:
+            return EnvironmentFault("the worker was ended while it worked")
+        return EnvironmentFault(f"the worker ended unexpectedly (status {process.wait()}): see {self.log}")
 
     def close(self) -> None:
         """End the worker, in the middle of a job too. Its sandbox ends with it."""
@@ -106,3 +110,4 @@ class LocalExecutor:
         process.wait()
         process.stdout.close()
         self._scratch.close()
+        self._busy = False
