@@ -15,6 +15,7 @@ from kernelwright.stages.execute.job import JobResult
 from kernelwright.stages.translate import translate
 from kernelwright.stages.translate.graph import OpInfo
 from kernelwright.stages.types import Backend, Candidate, Environment, Measurement, Ratio, Status, Timing, Verdict
+from tests.stages.archive.old_schema import make
 
 H200 = Environment("cuda", "NVIDIA H200", "580", "2.13.0", "3.8.0", "3.11.7", 16)
 H100 = Environment("cuda", "NVIDIA H100 80GB HBM3", "580", "2.13.0", "3.8.0", "3.11.7", 16)
@@ -197,16 +198,14 @@ def test_of_one_problem_the_best_of_each_back_end_is_retrieved(filled: Filled) -
     assert [hit.candidate for hit in only] == [cuda]
 
 
-def test_what_was_there_before_the_index_is_found_too(tmp_path: Path) -> None:
-    path = tmp_path / "archive.db"
-    before = Filled(path)
-    speaking = before.win(RELU, text="online softmax")
-    before.archive.close()
-    with sqlite3.connect(path) as plain:
-        plain.execute("DROP TRIGGER candidates_text")
-        plain.execute("DROP TABLE candidate_text")
-        plain.execute("UPDATE alembic_version SET version_num = '0002'")
-    with Archive.open(path) as archive:
+def test_what_was_there_before_the_index_is_found_too(filled: Filled, tmp_path: Path) -> None:
+    speaking = filled.win(RELU, text="online softmax")
+    make(tmp_path / "old.db", "0002")
+    with sqlite3.connect(tmp_path / "old.db") as plain:
+        plain.execute("ATTACH ? AS now", [str(tmp_path / "archive.db")])
+        for table in ("problems", "candidates", "runs", "proposals", "verdicts", "measurements"):
+            plain.execute(f"INSERT INTO main.{table} SELECT * FROM now.{table}")
+    with Archive.open(tmp_path / "old.db") as archive:
         assert [hit.candidate for hit in retrieve(archive, SOFTMAX, info(SOFTMAX), H200)] == [speaking]
 
 
