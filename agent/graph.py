@@ -14,9 +14,14 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
+from kernelwright.agent.llm.faults import BudgetSpent
+from kernelwright.agent.proposers.assignment import MOST_REPAIRS
 from kernelwright.agent.proposers.base import Context, Trial
 from kernelwright.agent.state import RunState, Services
 from kernelwright.agent.ui.events import Evaluated, Proposed, Stopped
+from kernelwright.agent.ui.summary import BUDGET_STOP
+from kernelwright.stages.evolve.member import Member
+from kernelwright.stages.evolve.stop import near_speed_of_light, target_reached
 from kernelwright.stages.execute.bundle import confirmation
 from kernelwright.stages.execute.job import Effort, Job
 from kernelwright.stages.measure.stats import is_gain
@@ -24,6 +29,9 @@ from kernelwright.stages.types import Status
 
 CONFIRMED_AT_MOST = 3
 """Candidates that are measured again when the fastest one does not hold its gain."""
+
+ON_THE_DEVICE = ("build", "verify", "measure")
+"""Stages of an evaluation that hold the device."""
 
 Update = dict[str, Any]
 
@@ -72,7 +80,11 @@ def propose(services: Services, state: RunState) -> Update:
             seed=services.settings.seed,
             history=history,
         )
-        ledger.propose(generation, services.proposer.propose(context))
+        try:
+            ledger.propose(generation, services.proposer.propose(context))
+        except BudgetSpent as spent:
+            ledger.propose(generation, [])
+            return {"stop": f"{BUDGET_STOP}{spent}"}
     services.observe(Proposed(generation, tuple(ledger.generations[generation])))
     return {}
 
@@ -113,6 +125,8 @@ def _advance(services: Services, state: RunState, seconds: float) -> Update:
 
 
 def _reason_to_stop(services: Services, state: RunState, stale: int, seconds: float) -> str:
+    if state["stop"]:
+        return state["stop"]
     settings = services.settings
     tried = len(services.ledger.results)
     if not services.ledger.generations[state["generation"]]:
@@ -124,9 +138,20 @@ def _reason_to_stop(services: Services, state: RunState, stale: int, seconds: fl
         return f"{tried} candidates were tried"
     if state["elapsed_s"] + seconds >= settings.time_s:
         return f"{settings.time_s:g} s were spent"
-    if stale >= settings.patience:
+    if settings.device_time_s is not None and _device_time_s(services) >= settings.device_time_s:
+        return f"{settings.device_time_s:g} s of the device's time were spent"
+    trials = services.ledger.trials()
+    # Until something is right at all, a chain of repairs is let come to its end.
+    patience = settings.patience if _incumbent(trials) else max(settings.patience, MOST_REPAIRS + 1)
+    if stale >= patience:
         return f"{stale} generations brought nothing faster"
-    return ""
+    members = [Member(t.candidate, t.result, t.generation, t.slot) for t in trials]
+    return target_reached(members, settings.target) or near_speed_of_light(members)
+
+
+def _device_time_s(services: Services) -> float:
+    """How long candidates were verified and timed."""
+    return sum(result.seconds.get(stage, 0.0) for result in services.ledger.results.values() for stage in ON_THE_DEVICE)
 
 
 def confirm(services: Services, state: RunState) -> Update:

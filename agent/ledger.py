@@ -48,8 +48,8 @@ class Ledger:
     def trials(self, until: int | None = None) -> list[Trial]:
         """Every judged candidate, of the generations before `until` where that is given."""
         return [
-            Trial(candidate, self.results[candidate.hash])
+            Trial(candidate, self.results[candidate.hash], generation, slot)
             for generation, candidates in sorted(self.generations.items())
-            for candidate in candidates
+            for slot, candidate in enumerate(candidates)
             if candidate.hash in self.results and (until is None or generation < until)
         ]

@@ -4,6 +4,7 @@ runs/<run>/
     problem.py         the reference as it was given
     best_model.py      the winning `ModelNew`, when there is one
     report.html        and report.json
+    handoff/           prompts and replies, where somebody else writes them
     checkpoint.db      LangGraph's own
     worker.log         what the worker process printed
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +25,7 @@ from kernelwright.agent import graph
 from kernelwright.agent.ledger import Ledger
 from kernelwright.agent.outcome import outcome
 from kernelwright.agent.proposers.base import Proposer
-from kernelwright.agent.proposers.builtin import BuiltinProposer
+from kernelwright.agent.proposers.names import check, proposer_of
 from kernelwright.agent.settings import RunSettings
 from kernelwright.agent.state import RunState, Services
 from kernelwright.agent.ui.events import Observer
@@ -67,6 +68,7 @@ class Opened:
 
 def open_new(problem: Problem, settings: RunSettings) -> Opened:
     """Check the problem and open a run for it. Nothing is written before the problem has passed."""
+    check(settings)
     contract.check(problem, settings.device)
     info = translate(problem)
     run = f"{problem.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
@@ -105,6 +107,7 @@ def walk(opened: Opened, observe: Observer, executor: Executor | None = None, pr
         with (
             Archive.open(opened.settings.archive) as archive,
             closing(sqlite3.connect(opened.folder / "checkpoint.db", check_same_thread=False)) as connection,
+            ExitStack() as held,
         ):
             # With the write-ahead log this survives a kill; a fsync each step would cost more than the step.
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -114,7 +117,7 @@ def walk(opened: Opened, observe: Observer, executor: Executor | None = None, pr
                 settings=opened.settings,
                 ledger=Ledger(archive, opened.run),
                 executor=executor,
-                proposer=proposer or BuiltinProposer(),
+                proposer=proposer or proposer_of(opened.run, opened.settings, archive, opened.folder, held),
                 observe=observe,
             )
             app = graph.build(services, SqliteSaver(connection))

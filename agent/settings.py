@@ -32,6 +32,20 @@ class RunSettings(BaseSettings):
     """Interleaved timing rounds a candidate; the winner is measured again with twice as many."""
     seed: int = Field(default_factory=lambda: secrets.randbits(31))
     """Of the inputs and of the search. Drawn anew for each run unless given."""
+    proposer: tuple[str, ...] = ("builtin",)
+    """Who proposes, in turns: `builtin`, `llm`, `handoff`."""
+    models: tuple[str, ...] = ()
+    """`NAME[,NAME]` for every role, `ROLE=NAME[,NAME]` for one of translate, propose, diagnose."""
+    budget_usd: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """What the models may cost."""
+    budget_tokens: int | None = Field(None, ge=1)
+    """Tokens that the models may read and write."""
+    device_time_s: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Stop proposing after candidates have been verified and timed for so many seconds."""
+    target: float | None = Field(None, gt=1, allow_inf_nan=False)
+    """Stop when a candidate is so many times as fast as eager."""
+    prices: Path | None = None
+    """A file of prices beside those that are built in."""
     archive: Path = Path("archive.db")
     """The database of candidates, verdicts and times."""
     runs: Path = Path("runs")

@@ -18,6 +18,10 @@ class Trial:
 
     candidate: Candidate
     result: JobResult
+    generation: int = 0
+    """When it was proposed; -1: handed in from outside."""
+    slot: int = 0
+    """Its place within its generation."""
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,15 @@ class Paths:
     """Exists only when there is a winner."""
 
 
-def exit_code(outcome: Outcome) -> ExitCode:
-    """0 when a gain was confirmed, 1 when the run found none."""
-    return ExitCode.GOAL_MET if outcome.winner else ExitCode.GOAL_NOT_MET
+BUDGET_STOP = "the budget: "
+"""How the reason begins when a model's budget ended the search."""
+
+
+def exit_code(outcome: Outcome, stop: str) -> ExitCode:
+    """0 when a gain was confirmed; else 4 when the models' budget ended the search, and 1 when it found none."""
+    if outcome.winner:
+        return ExitCode.GOAL_MET
+    return ExitCode.BUDGET_SPENT if stop.startswith(BUDGET_STOP) else ExitCode.GOAL_NOT_MET
 
 
 def lines(view: RunView, outcome: Outcome, paths: Paths) -> list[str]:
