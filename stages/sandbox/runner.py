@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from kernelwright.stages.profile import static, torchprof
 from kernelwright.stages.sandbox import confine, memory, poison, prebuilt, resources, tree, view, watch, witness
 from kernelwright.stages.sandbox.inspect import Inspection
 from kernelwright.stages.sandbox.loading import Refused, build, describe, out_of_memory, pair_parameters
@@ -39,6 +40,7 @@ class Runner:
         self.call: Any = None
         self.file: ModuleType | None = None
         self.inspection: Inspection | None = None
+        self.marks: torchprof.Marks | None = None
         self.slots: dict[int, tuple[Any, ...]] = {}
         self.given_state: dict[str, torch.Tensor] = {}
         self.outputs: deque[tuple[int, Any]] = deque(maxlen=KEPT_OUTPUTS)
@@ -109,6 +111,8 @@ class Runner:
             watch.install(message["path"], confine.phase)
             if message["inspect"]:
                 self.inspection = Inspection(Path(message["path"]), self.device)
+            if message.get("profile"):
+                self.marks = torchprof.mark(Path(message["path"]).read_text())
             self.witness = witness.Witness()
         self.module = build(message)
         self.file = sys.modules.get(Path(message["path"]).stem)
@@ -228,6 +232,17 @@ class Runner:
         assert self.inspection is not None
         arguments, others = self.slots[message["slot"]], self.slots[message["other"]]
         return self.inspection.report(self.call, arguments, others, profile=message["profile"])
+
+    def do_profile(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """What one call on a slot runs, by torch's profiler."""
+        assert self.marks is not None
+        arguments = self.slots[message["slot"]]
+        with torch.no_grad():
+            return torchprof.record(lambda: self.call(*arguments), self.device, self.marks)
+
+    def do_disassemble(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """What compilers have left in a folder. For a process that has loaded nothing."""
+        return static.record(Path(message["folder"]), message["device"])
 
     def do_resources(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """What the Triton kernels that the file defines, and that have been launched, need of the device."""

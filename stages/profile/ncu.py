@@ -1,0 +1,111 @@
+"""The tier of hardware counters: Nsight Compute's command line over a few kernels of one call.
+
+Metrics: `ncu --query-metrics` and the profiling guide, https://docs.nvidia.com/nsight-compute/ProfilingGuide/. The
+output's form: https://docs.nvidia.com/nsight-compute/NsightComputeCli/ (`--csv --page raw`).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kernelwright.stages.profile.plain import number, words
+from kernelwright.stages.profile.report import KernelCounters
+
+TIME = "gpu__time_duration.sum"
+SM = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
+MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+DRAM = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"
+DRAM_BYTES = "dram__bytes.sum"
+L2_HIT = "lts__t_sector_hit_rate.pct"
+OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+THEORETICAL = "sm__maximum_warps_per_active_cycle_pct"
+WAVES = "launch__waves_per_multiprocessor"
+_STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+STALLS = {
+    _STALL.format(name): words
+    for name, words in {
+        "long_scoreboard": "global memory",
+        "short_scoreboard": "shared memory",
+        "barrier": "barriers",
+        "math_pipe_throttle": "busy arithmetic",
+        "mio_throttle": "busy shared memory",
+        "lg_throttle": "busy load units",
+        "wait": "fixed latency",
+    }.items()
+}
+METRICS = (TIME, SM, MEMORY, DRAM, DRAM_BYTES, L2_HIT, OCCUPANCY, THEORETICAL, WAVES, *STALLS)
+
+PERMISSION = "ERR_NVGPUCTRPERM"
+CLOSED = (
+    "the host keeps the counters to administrators (ERR_NVGPUCTRPERM); the remedy is a setting of the driver: "
+    "https://developer.nvidia.com/ERR_NVGPUCTRPERM"
+)
+MOST_KERNELS = 20
+
+
+def parse(text: str) -> tuple[KernelCounters, ...]:
+    """The kernels of a raw CSV page, each with the means over its launches; the one that took longest in all first.
+
+    Raises ValueError when there is no table: it holds ncu's own reason (`refusal`).
+    """
+    lines = text.splitlines()
+    start = next((n for n, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if start is None:
+        raise ValueError(refusal(text))
+    rows = list(csv.DictReader(line for line in lines[start:] if line.startswith('"')))
+    by_kernel: dict[str, list[dict[str, float | None]]] = {}
+    for row in rows:
+        if row["ID"].strip().isdigit():
+            values = {name: _figure(row.get(name)) for name in METRICS if name in row}
+            by_kernel.setdefault(row["Kernel Name"], []).append(values)
+    if not by_kernel:
+        raise ValueError("ncu saw no kernel")
+    found = [KernelCounters(words(name), len(every), _means(every)) for name, every in by_kernel.items()]
+    found.sort(key=lambda one: -one.launches * (one.values.get(TIME) or 0.0))
+    return tuple(found[:MOST_KERNELS])
+
+
+def _figure(text: str | None) -> float | None:
+    """A number of ncu's, with commas between thousands. `nan`, `n/a` and an empty cell are no figure."""
+    try:
+        value = float((text or "").replace(",", ""))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _means(every: list[dict[str, float | None]]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for name in every[0]:
+        known = [value for values in every if (value := values.get(name)) is not None]
+        found[name] = sum(known) / len(known) if known else None
+    return found
+
+
+def refusal(text: str) -> str:
+    """Why ncu gave no table, in one line."""
+    if PERMISSION in text:
+        return CLOSED
+    errors = [line.removeprefix("==ERROR==").strip() for line in text.splitlines() if line.startswith("==ERROR==")]
+    return words(errors[0]) if errors else "ncu gave no table"
+
+
+def stalls(values: Mapping[str, float | None]) -> list[tuple[str, float]]:
+    """Why warps wait, in words, and how many wait for that at each instruction issued; the most first."""
+    found = [(word, value) for name, word in STALLS.items() if (value := values.get(name)) is not None]
+    return sorted(found, key=lambda one: -one[1])
+
+
+def read(answer: Mapping[str, Any]) -> tuple[KernelCounters, ...]:
+    """The kernels of an answer. Raises ValueError for one that is not of this form."""
+    return tuple(_read_all(answer["counters"][:MOST_KERNELS]))
+
+
+def _read_all(given: Iterable[Mapping[str, Any]]) -> Iterable[KernelCounters]:
+    for one in given:
+        figures = one["values"]
+        values = {n: None if figures[n] is None else number(figures[n]) for n in METRICS if n in figures}
+        yield KernelCounters(words(one["kernel"]), int(number(one["launches"])), values)
