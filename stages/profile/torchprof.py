@@ -6,8 +6,7 @@ operators only; a candidate's own native functions are marked as they are called
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch
@@ -21,9 +20,11 @@ from kernelwright.stages.types import Backend
 
 T = TypeVar("T")
 
-CALLS = 5
+CALLS = 6
 """Calls under the profiler, after one that only warms it up."""
 MOST_KERNELS = 40
+CALL = "kernelwright call"
+"""Marks each call among the profiler's events."""
 OWN = "kernelwright own: "
 """Marks the candidate's native functions among the profiler's events."""
 
@@ -53,9 +54,9 @@ def mark(source: str) -> Marks:
 
 
 def record(call: Callable[[], Any], device: str, marks: Marks) -> dict[str, Any]:
-    """Call a few times under the profiler. The answer holds `kernels` (name, launches, microseconds,
-    own) and `milliseconds`, both of one call."""
-    from torch.profiler import ProfilerActivity, profile
+    """Call a few times under the profiler. The answer holds `kernels` (name, launches, microseconds, own) and
+    `milliseconds`, both of one call."""
+    from torch.profiler import ProfilerActivity, profile, record_function
 
     on_gpu = device == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
@@ -64,14 +65,16 @@ def record(call: Callable[[], Any], device: str, marks: Marks) -> dict[str, Any]
         _settle(on_gpu)
     del warm_up
     with profile(activities=activities) as profiler:
-        start = time.perf_counter()
         for _ in range(CALLS):
-            call()
-        _settle(on_gpu)
-        took_ms = (time.perf_counter() - start) * 1e3 / CALLS
-    found = _device_kernels(profiler, marks) if on_gpu else _host_functions(profiler)
+            with record_function(CALL):
+                call()
+                _settle(on_gpu)
+    events = profiler.events() or []
+    whole_us = min(float(e.time_range.elapsed_us()) for e in events if e.name == CALL and not on_device(e))
+    found = _device_kernels(events, marks) if on_gpu else _host_functions(events, whole_us)
     found.sort(key=lambda one: -one["microseconds"])
-    return {"kernels": found[:MOST_KERNELS], "milliseconds": took_ms}
+    kernels = [one | {"name": words(one["name"])} for one in found[:MOST_KERNELS]]
+    return {"kernels": kernels, "milliseconds": whole_us / 1e3}
 
 
 def _settle(on_gpu: bool) -> None:
@@ -79,40 +82,40 @@ def _settle(on_gpu: bool) -> None:
         torch.cuda.synchronize()
 
 
-def _device_kernels(profiler: Any, marks: Marks) -> list[dict[str, Any]]:
-    events = profiler.events() or []
+def _device_kernels(events: Iterable[Any], marks: Marks) -> list[dict[str, Any]]:
+    """The mean of all calls: whatever else the host does, the device's times do not change."""
+    events = list(events)
     by_operator = {k.name for e in events if e.name.startswith("aten::") for k in getattr(e, "kernels", ())}
     found: dict[str, dict[str, Any]] = {}
     for event in filter(on_device, events):
-        one = found.setdefault(event.name, {"name": event.name, "launches": 0.0, "microseconds": 0.0})
-        one["launches"] += 1 / CALLS
-        one["microseconds"] += float(event.time_range.elapsed_us()) / CALLS
+        one = _counted(found, event.name, 1 / CALLS, float(event.time_range.elapsed_us()) / CALLS)
         own = cuda_hook.base_name(event.name) in marks.kernels
         one["own"] = own or not (event.name in by_operator or is_library(event.name))
-    return [_shortened(one) for one in found.values()]
+    return list(found.values())
 
 
-def _host_functions(profiler: Any) -> list[dict[str, Any]]:
-    return [
-        _shortened(
-            {
-                "name": average.key.removeprefix(OWN),
-                "launches": average.count / CALLS,
-                "microseconds": float(average.self_cpu_time_total) / CALLS,
-                "own": average.key.startswith(OWN),
-            }
-        )
-        for average in profiler.key_averages()
-        if average.key.startswith((OWN, "aten::"))
-    ]
+def _host_functions(events: Iterable[Any], whole_us: float) -> list[dict[str, Any]]:
+    """The fastest call alone: on a CPU others take turns, and a mean would hold their time too."""
+    events = list(events)
+    fastest = next(e for e in events if e.name == CALL and float(e.time_range.elapsed_us()) == whole_us)
+    start, end = fastest.time_range.start, fastest.time_range.end
+    found: dict[str, dict[str, Any]] = {}
+    for event in events:
+        if event.name.startswith((OWN, "aten::")) and start <= event.time_range.start < end:
+            name = event.name.removeprefix(OWN)
+            _counted(found, name, 1, float(event.self_cpu_time_total))["own"] = event.name.startswith(OWN)
+    return list(found.values())
 
 
-def _shortened(one: dict[str, Any]) -> dict[str, Any]:
-    return one | {"name": words(one["name"])}
+def _counted(found: dict[str, dict[str, Any]], name: str, launches: float, microseconds: float) -> dict[str, Any]:
+    one = found.setdefault(name, {"name": name, "launches": 0.0, "microseconds": 0.0})
+    one["launches"] += launches
+    one["microseconds"] += microseconds
+    return one
 
 
 def read(answer: dict[str, Any]) -> tuple[tuple[KernelTime, ...], float]:
-    """The kernels of an answer, the longest first, and the milliseconds of a call. Raises ValueError for one that is not of this form."""
+    """The kernels, the longest first, and the milliseconds of a call. Raises ValueError for another form of answer."""
     found = [
         KernelTime(words(one["name"]), number(one["launches"]), number(one["microseconds"]), own=one["own"] is True)
         for one in answer["kernels"][:MOST_KERNELS]
