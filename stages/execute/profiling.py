@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kernelwright.stages.compile import build_folder
 from kernelwright.stages.execute import building, timing
 from kernelwright.stages.execute.job import Job, JobResult
-from kernelwright.stages.profile import static, torchprof
+from kernelwright.stages.profile import ncu, static, torchprof
 from kernelwright.stages.profile.interpret import interpret
 from kernelwright.stages.profile.plain import words
 from kernelwright.stages.profile.report import KernelCode, KernelCounters, KernelTime, Profile, Tier
@@ -31,6 +31,9 @@ from kernelwright.stages.verify import gate
 if TYPE_CHECKING:
     from kernelwright.stages.execute.bench import Bench
 
+COUNTERS_TIMEOUT_S = 90.0
+"""ncu imports torch, and runs each kernel once for every few metrics."""
+GRACE_S = 10.0
 REGIONS = 3
 """Timed regions of the candidate alone: it is advice, no measurement."""
 NOT_JUDGED = "profiled, not judged"
@@ -59,6 +62,21 @@ class Climb:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             self.missing[tier.value] = f"its answer cannot be read: {error}"
         return None
+
+    def counted(self, runner: Runner, slot: int) -> tuple[KernelCounters, ...]:
+        """The counters tier, or why there is none."""
+        limit = COUNTERS_TIMEOUT_S
+        answer = runner.ask("counters", limit + GRACE_S, slot=slot, limit_s=limit)
+        return ncu.read(answer) if "missing" not in answer else self._none(Tier.NCU, answer)
+
+    def code_of(self, runner: Runner, folder: Path, job: Job) -> tuple[KernelCode, ...]:
+        """The static tier, or why there is none."""
+        answer = runner.ask("disassemble", job.effort.timeout_s, folder=str(folder), device=job.device)
+        return static.read(answer) if "missing" not in answer else self._none(Tier.STATIC, answer)
+
+    def _none(self, tier: Tier, answer: Mapping[str, Any]) -> tuple[Any, ...]:
+        self.missing[tier.value] = words(answer["missing"])
+        return ()
 
     def fail(self, failure: RunnerFailed) -> None:
         """The candidate does not run: no tier that calls it has anything to say."""
@@ -118,6 +136,8 @@ def _watched(bench: Bench, job: Job, climb: Climb) -> None:
             with bench.lock.exclusive():
                 watched = climb.try_tier(Tier.TORCH, lambda: torchprof.read(runner.ask("profile", limit, slot=slot)))
                 climb.kernels, climb.watched_ms = watched or ((), None)
+                if job.device == "cuda":
+                    climb.counters = climb.try_tier(Tier.NCU, lambda: climb.counted(runner, slot)) or ()
     finally:
         with bench.lock.shared():
             runner.kill()
@@ -158,15 +178,8 @@ def _disassembled(zygote: Zygote, job: Job, cache: Path, climb: Climb) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     runner = zygote.spawn(Phase.BUILD, [folder])
 
-    def ask() -> tuple[KernelCode, ...]:
-        answer = runner.ask("disassemble", job.effort.timeout_s, folder=str(folder.resolve()), device=job.device)
-        if "missing" in answer:
-            climb.missing[Tier.STATIC.value] = words(answer["missing"])
-            return ()
-        return static.read(answer)
-
     try:
-        climb.code = climb.try_tier(Tier.STATIC, ask) or ()
+        climb.code = climb.try_tier(Tier.STATIC, lambda: climb.code_of(runner, folder.resolve(), job)) or ()
     finally:
         runner.kill()
 

@@ -24,6 +24,8 @@ FEW_WARPS = 35.0
 """Percent of the warps that a multiprocessor can hold: fewer, forced by registers or shared memory, hide little."""
 VECTORISED = 0.5
 """Share of a function's floating-point instructions that work on several elements; a remainder loop is scalar."""
+SMALL = 0.1
+"""Share of the time below which a kernel is not counted: allocations, copies of a few numbers."""
 MOST_METRICS = 6
 
 
@@ -35,7 +37,7 @@ class Figures:
     idle: float | None
     """Of a call, outside of kernels."""
     kernels: int
-    """Different kernels or operators that take 5 % or more each."""
+    """Different kernels or operators that take a tenth of the time or more each."""
     byte_light: float | None
     """The time that least traffic takes, over the call's."""
     flop_light: float | None
@@ -69,7 +71,7 @@ def figures_of(profile: Profile) -> Figures:
     return Figures(
         on_gpu=profile.device == "cuda",
         idle=_idle(profile, busy_us / 1e3),
-        kernels=sum(1 for k in profile.kernels if k.microseconds >= 0.05 * busy_us),
+        kernels=sum(1 for k in profile.kernels if k.microseconds >= SMALL * busy_us),
         byte_light=100.0 * light.byte_ms / call_ms if light and call_ms else None,
         flop_light=100.0 * light.flop_ms / call_ms if light and call_ms and light.flop_ms is not None else None,
         dram=counted.get(DRAM),

@@ -7,10 +7,16 @@ output's form: https://docs.nvidia.com/nsight-compute/NsightComputeCli/ (`--csv 
 from __future__ import annotations
 
 import csv
+import json
 import math
-from collections.abc import Iterable, Mapping
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from kernelwright.stages.codec import to_json
 from kernelwright.stages.profile.plain import number, words
 from kernelwright.stages.profile.report import KernelCounters
 
@@ -44,6 +50,36 @@ CLOSED = (
     "https://developer.nvidia.com/ERR_NVGPUCTRPERM"
 )
 MOST_KERNELS = 20
+MOST_LAUNCHES = 40
+"""Launches of one call that are counted: ncu runs each several times over."""
+
+
+def record(messages: Sequence[Mapping[str, Any]], slot: int, folder: Path, limit_s: float) -> dict[str, Any]:
+    """Run ncu over one call of the candidate, in a process that is told what this one was told (`messages`).
+
+    The answer holds `counters`, or `missing`: why there are none. `folder` is one that the process may write to.
+    """
+    tool = shutil.which("ncu")
+    if tool is None:
+        return {"missing": "ncu (Nsight Compute) is not on PATH"}
+    told, log = folder / "ncu-told.json", folder / "ncu-log.csv"
+    told.write_text(json.dumps({"messages": list(messages), "slot": slot}))
+    argv = [
+        *(tool, "--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log)),
+        # The device's clocks are nobody's to set.
+        *("--clock-control", "none", "--profile-from-start", "off", "--target-processes", "all"),
+        *("--launch-count", str(MOST_LAUNCHES), "--metrics", ",".join(METRICS)),
+        *(sys.executable, "-m", "kernelwright.stages.profile.ncu_target", str(told)),
+    ]
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired:
+        return {"missing": f"ncu took longer than {limit_s:g} s"}
+    said = log.read_text(errors="replace") if log.exists() else ""
+    try:
+        return {"counters": [to_json(one) for one in parse(said)]}
+    except ValueError as error:
+        return {"missing": f"{error} (status {done.returncode})"}
 
 
 def parse(text: str) -> tuple[KernelCounters, ...]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-LONGEST_NAME = 160
-"""Characters of a name that are kept."""
+LONGEST = 240
+"""Characters that are kept."""
 
 
 def words(value: Any) -> str:
     """The printable ASCII of a text, in one line of bounded length."""
     text = " ".join(str(value).split())
-    return "".join(c if " " <= c <= "~" else "?" for c in text)[:LONGEST_NAME]
+    return "".join(c if " " <= c <= "~" else "?" for c in text)[:LONGEST]
 
 
 def number(value: Any) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from kernelwright.stages.profile import static, torchprof
+from kernelwright.stages.profile import ncu, static, torchprof
 from kernelwright.stages.sandbox import confine, memory, poison, prebuilt, resources, tree, view, watch, witness
 from kernelwright.stages.sandbox.inspect import Inspection
 from kernelwright.stages.sandbox.loading import Refused, build, describe, out_of_memory, pair_parameters
@@ -27,6 +27,10 @@ from kernelwright.stages.sandbox.protocol import Channel, ChannelClosed
 KEPT_OUTPUTS = 2
 """Outputs of the latest calls that stay alive: the referee may ask for any of them, and one that a later call
 overwrites is found out."""
+
+
+RETOLD = frozenset({"start", "attach", "load", "state", "slot"})
+"""Messages that make a process ready to call the module."""
 
 
 class Runner:
@@ -47,6 +51,8 @@ class Runner:
         self.sizes: set[int] = set()
         self.random_state: list[Any] = []
         self.witness: witness.Witness | None = None
+        self.told: list[dict[str, Any]] = []
+        """The messages that a process like this one would have to be told first."""
         self.go: torch.cuda.Event | None = None
         self.done: torch.cuda.Event | None = None
 
@@ -57,6 +63,8 @@ class Runner:
                 message, fds = self.channel.receive()
             except ChannelClosed:
                 return
+            if message["do"] in RETOLD:
+                self.told.append(message)
             try:
                 answer = getattr(self, f"do_{message['do']}")(message, fds)
             except Refused as refusal:
@@ -239,6 +247,10 @@ class Runner:
         arguments = self.slots[message["slot"]]
         with torch.no_grad():
             return torchprof.record(lambda: self.call(*arguments), self.device, self.marks)
+
+    def do_counters(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Hardware counters of one call on a slot, made by another process like this one."""
+        return ncu.record(self.told, message["slot"], Path.cwd(), message["limit_s"])
 
     def do_disassemble(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """What compilers have left in a folder. For a process that has loaded nothing."""
