@@ -30,9 +30,10 @@ check: .venv/.installed ## format, lint, types, and who may import whom
 gpu: ## the tests marked gpu, on a machine with a GPU, with its own python3 and nothing installed
 	scripts/gpu.sh $(OUT)
 
-docs: .venv/.installed ## write docs/results.md and docs/commands.md anew from what they are made of
+docs: .venv/.installed ## write docs/results.md, docs/commands.md and the tools in docs/mcp.md from what they are made of
 	$(BIN)/python benchmarks/results_table.py
 	$(BIN)/python scripts/commands.py
+	$(BIN)/python scripts/tools.py
 
 clean: ## remove what was built here, the virtual environment too; runs/ and archive.db stay
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -19,7 +19,7 @@ from kernelwright.agent.verification import Terms, Watch, check, job_of, judged,
 from kernelwright.kernelbench.errors import UsageError
 from kernelwright.kernelbench.problem import Problem
 from kernelwright.stages.codec import to_json
-from kernelwright.stages.execute.job import Effort, JobResult
+from kernelwright.stages.execute.job import Effort, Executor, JobResult
 from kernelwright.stages.measure import stats
 from kernelwright.stages.types import Candidate, Measurement, Ratio, Status, Timing
 
@@ -82,21 +82,33 @@ def compare(
     candidates: Sequence[tuple[str, Candidate]], problem: Problem, terms: Terms, watch: Watch, command: str = ""
 ) -> Benched:
     """Verify and time all candidates. Raises UsageError and EnvironmentFault as `verification.judge` does."""
+    with worker() as executor:
+        executor.start()
+        check(problem, terms.device)
+        return compared(executor, candidates, problem, terms, watch, command)
+
+
+def compared(
+    executor: Executor,
+    candidates: Sequence[tuple[str, Candidate]],
+    problem: Problem,
+    terms: Terms,
+    watch: Watch,
+    command: str = "",
+) -> Benched:
+    """Verify and time all candidates. Their problem has passed `check`."""
     if not terms.timed:
         raise UsageError("a comparison without times compares nothing")
     named = dict(zip(_unique([name for name, _ in candidates]), (c for _, c in candidates), strict=True))
     rounds = -(-Effort.rounds // PASSES)
     results: dict[str, list[JobResult]] = {name: [] for name in named}
-    with worker() as executor:
-        executor.start()
-        check(problem, terms.device)
-        for number in range(PASSES):
-            order = list(named) if number % 2 == 0 else list(named)[::-1]
-            for name in order:
-                if any(r.verdict.status is not Status.CORRECT for r in results[name]):
-                    continue
-                job = job_of(f"bench/{number}/{name}", named[name], problem, terms, rounds)
-                results[name].append(with_own_name(judged(executor, job, watch), name))
+    for number in range(PASSES):
+        order = list(named) if number % 2 == 0 else list(named)[::-1]
+        for name in order:
+            if any(r.verdict.status is not Status.CORRECT for r in results[name]):
+                continue
+            job = job_of(f"bench/{number}/{name}", named[name], problem, terms, rounds)
+            results[name].append(with_own_name(judged(executor, job, watch), name))
     entries = [Entry(name, named[name], _together(found)) for name, found in results.items()]
     return _ranked(entries, problem, terms, command)
 

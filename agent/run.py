@@ -80,14 +80,20 @@ def open_new(problem: Problem, settings: RunSettings) -> Opened:
 
 
 def open_again(run: str, archive_path: Path) -> Opened:
-    """Reopen a run by its id, with the settings that it was started with."""
+    """Reopen a run by its id, with the settings that it was started with, to go on with its search."""
+    opened, status = look_up(run, archive_path)
+    if status == "done":
+        raise UsageError(f"run {run} is finished: see {opened.folder / 'report.html'}")
+    return opened
+
+
+def look_up(run: str, archive_path: Path) -> tuple[Opened, str]:
+    """A run by its id, finished or not, and its status. Raises UsageError when the archive has no such run."""
     with Archive.open(archive_path) as archive:
         row = archive.run(run)
         problem = archive.problem(row.problem_hash)
-    if row.status == "done":
-        raise UsageError(f"run {run} is finished: see {Path(row.settings['runs']) / run / 'report.html'}")
     settings = RunSettings.model_validate(row.settings | {"archive": archive_path})
-    return Opened(run, problem, settings, settings.runs / run)
+    return Opened(run, problem, settings, settings.runs / run), row.status
 
 
 def walk(opened: Opened, observe: Observer, executor: Executor | None = None, proposer: Proposer | None = None) -> None:

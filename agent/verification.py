@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import shlex
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 from kernelwright.kernelbench.problem import Precision, Problem
+from kernelwright.stages.execute import scratch
 from kernelwright.stages.execute.job import Effort, Job, JobResult, Progress
 from kernelwright.stages.execute.local import LocalExecutor
 from kernelwright.stages.types import Backend, Candidate, Ratio, Status, Verdict
@@ -94,6 +94,8 @@ class Verified:
 
 def read_candidate(path: Path, backend: Backend | None) -> Candidate:
     """The candidate in a file; without a back end that of its source. Raises UsageError for what cannot be read."""
+    if path == Path():
+        raise UsageError("no candidate is named: an empty path was given")
     try:
         source = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
@@ -123,10 +125,22 @@ def judge(
     with worker() as executor:
         executor.start()
         check(problem, terms.device)
-        for number, (name, candidate) in enumerate(candidates):
-            job = job_of(f"given/{number}", candidate, problem, terms)
-            result = with_own_name(judged(executor, job, watch), name)
-            yield Verified(name, problem, job, result, command(name))
+        for name, candidate in candidates:
+            yield verified(executor, name, candidate, problem, terms, watch, command(name))
+
+
+def verified(
+    executor: Executor,
+    name: str,
+    candidate: Candidate,
+    problem: Problem,
+    terms: Terms,
+    watch: Watch,
+    command: str = "",
+) -> Verified:
+    """Judge one candidate. Its problem has passed `check`."""
+    job = job_of(f"given/{name}", candidate, problem, terms)
+    return Verified(name, problem, job, with_own_name(judged(executor, job, watch), name), command)
 
 
 def job_of(key: str, candidate: Candidate, problem: Problem, terms: Terms, rounds: int | None = None) -> Job:
@@ -155,20 +169,23 @@ def judged(executor: Executor, job: Job, watch: Watch) -> JobResult:
 @contextmanager
 def worker() -> Iterator[LocalExecutor]:
     """An executor whose caches and log lie in a temporary folder. What its log says of a fault goes into the fault."""
-    with tempfile.TemporaryDirectory(prefix="kernelwright-verify-") as name:
-        folder = Path(name)
+    with scratch.folder("verify") as folder:
         executor = LocalExecutor(cache=folder / "cache", log=folder / "worker.log")
         try:
             yield executor
         except EnvironmentFault as fault:
-            said = (folder / "worker.log").read_text(errors="replace").strip().splitlines()
-            if str(folder) in str(fault):
-                raise EnvironmentFault(
-                    f"{str(fault).partition(': see ')[0]}" + (f"; its last words: {said[-1]}" if said else "")
-                ) from None
-            raise
+            raise with_last_words(fault, executor.log) from None
         finally:
             executor.close()
+
+
+def with_last_words(fault: EnvironmentFault, log: Path) -> EnvironmentFault:
+    """The fault; where it only points to the worker's log, which will not be kept, with what that log says last."""
+    what, points, _ = str(fault).partition(f": see {log}")
+    if not points:
+        return fault
+    said = log.read_text(errors="replace").strip().splitlines()
+    return EnvironmentFault(f"{what}; its last words: {said[-1]}" if said else what)
 
 
 def command_line(verb: str, candidates: Sequence[str], reference: Sequence[str], terms: Terms) -> str:

@@ -30,7 +30,7 @@ import tempfile
 import time
 import types
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,8 @@ class Ours:
     statuses: dict[str, int]
     timed_calls: int
     """Of one candidate in all its rounds; eager's are about as many."""
+    stages: dict[str, float] = field(default_factory=dict)
+    """Median seconds of one candidate by stage, waits for the device left out of `measure` only."""
 
     @property
     def seconds_each(self) -> float:
@@ -132,7 +134,13 @@ def _ours(kind: str, took_s: float, results: Sequence[JobResult]) -> Ours:
         if result.measurement is not None:
             timing = result.measurement.candidate
             calls.append(timing.calls_per_region * len(timing.samples_ms))
-    return Ours(kind, took_s, statuses.get(Status.CORRECT, 0), statuses, int(statistics.median(calls)) if calls else 0)
+    timed_calls = int(statistics.median(calls)) if calls else 0
+    return Ours(kind, took_s, statuses.get(Status.CORRECT, 0), statuses, timed_calls, _stages(results))
+
+
+def _stages(results: Sequence[JobResult]) -> dict[str, float]:
+    names = {name for result in results for name in result.seconds}
+    return {name: statistics.median(r.seconds.get(name, 0.0) for r in results) for name in sorted(names)}
 
 
 def measure_theirs(checkout: Path, kind: str, of: Problem, each: Sequence[Candidate], calls: int) -> Iterator[Theirs]:
@@ -242,7 +250,7 @@ def run(options: argparse.Namespace) -> None:
     tag = secrets.token_hex(3)
     of = problem(RELU, options.rows, options.columns)
     # As long as the batch script of the other side waits: a dozen builds at once take their time.
-    effort = Effort(screen_rounds=0, rounds=options.rounds_each, timeout_s=180.0)
+    effort = Effort(screen_rounds=0, rounds=options.rounds_each, region_ms=options.region_ms, timeout_s=180.0)
     counts = {"triton": options.triton, "cuda": options.cuda, "cuda_inline": options.inline}
     for kind in [k for k, count in counts.items() if count]:
         log = _with(log, measure_ours(kind, pairs_of(RELU, of, kind, counts[kind], tag), options.device, effort))
@@ -274,7 +282,9 @@ def run(options: argparse.Namespace) -> None:
 
 def _with(log: Log, ours: Ours) -> Log:
     print(
-        f"  ours {ours.kind}: {ours.correct} in {ours.seconds:.1f} s, {ours.timed_calls} timed calls each", flush=True
+        f"  ours {ours.kind}: {ours.correct} in {ours.seconds:.1f} s, {ours.timed_calls} timed calls each; "
+        + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in ours.stages.items()),
+        flush=True,
     )
     return Log(log.environment, (*log.ours, ours), log.theirs)
 
@@ -331,6 +341,7 @@ def main() -> None:
     running.add_argument("--rows", type=int, default=ROWS)
     running.add_argument("--columns", type=int, default=COLUMNS)
     running.add_argument("--rounds-each", type=int, default=8, help="interleaved rounds of each candidate and eager")
+    running.add_argument("--region-ms", type=float, default=20.0, help="what a round times of each")
     for name, count in (("triton", 48), ("cuda", 48), ("inline", 10), ("small", 96)):
         running.add_argument(f"--{name}", type=int, default=count, help="candidates on our side; 0: none")
     for name, count in (("triton", 4), ("cuda", 2)):

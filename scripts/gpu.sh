@@ -4,7 +4,7 @@
 #   scripts/gpu.sh OUT [SECONDS] [BUNDLE ...]
 #
 # PARTS names what is run, in this order; each part gets what is left of SECONDS (default 480) and leaves its log in OUT.
-#   tests       the tests marked gpu. TESTS holds more options.
+#   tests       the tests marked gpu, PROCESSES files at a time (default 1). TESTS holds more options.
 #   bundles     bundles of jobs: OUT/results-NAME.jsonl for each. Copy it back into the bundle as results.jsonl, then
 #               `kernelwright jobs import`. A bundle that ran into the time limit goes on when the script is run again.
 #   selftest    the adversarial corpus: OUT/selftest.jsonl, rates in OUT/referee.json
@@ -43,11 +43,10 @@ for wanted in ${PARTS:-tests bundles}; do
     case $wanted in
     tests)
         # Each file in a process of its own: a fault that ends the device's context takes no other file's tests along.
-        mapfile -t files < <(grep -rlE 'mark\.gpu' tests --include='test_*.py' | sort)
-        for file in "${files[@]}"; do
-            # shellcheck disable=SC2086  # TESTS is several words
-            part "$file" "gpu-$(basename "$file" .py)" python3 -m pytest -q -p no:cacheprovider -m gpu ${TESTS:-} "$file"
-        done
+        # shellcheck disable=SC2016  # the inner shell's words
+        part "tests marked gpu" tests xargs -P "${PROCESSES:-1}" -I FILE bash -o pipefail -c \
+            'python3 -m pytest -q -p no:cacheprovider -m gpu $0 FILE 2>&1 | tail -n 60' "${TESTS:-}" \
+            < <(grep -rlE 'mark\.gpu' tests --include='test_*.py' | sort)
         ;;
     bundles)
         for bundle in "$@"; do

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kernelwright.agent.cli.common import DEFAULT_ARCHIVE, ArchivePath, Json, emit
+from kernelwright.stages.execute import scratch
 
 if TYPE_CHECKING:
     from kernelwright.kernelbench.problem import Precision, Problem
@@ -100,8 +100,8 @@ def _measured(
 
     effort = Effort(screen_rounds=0, rounds=rounds)
     job = reference.job(problem, device, seed, baselines=names, precision=precision, effort=effort)
-    with tempfile.TemporaryDirectory(prefix="kernelwright-baseline-") as folder:
-        executor = LocalExecutor(Path(folder) / "cache", Path(folder) / "worker.log")
+    with scratch.folder("baseline") as folder:
+        executor = LocalExecutor(folder / "cache", folder / "worker.log")
         try:
             (result,) = executor.run([job], lambda progress: print(f"{progress.stage} ...", file=sys.stderr))
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,6 +10,7 @@ import typer
 
 from kernelwright.agent.cli.common import DEFAULT_ARCHIVE, ArchivePath, Json, emit
 from kernelwright.agent.cli.exit_codes import ExitCode
+from kernelwright.stages.execute import scratch
 
 app = typer.Typer(help="Write jobs for a machine with a GPU, and read its results.", no_args_is_help=True)
 
@@ -39,8 +39,8 @@ def export_jobs(
     loaded = [from_spec(spec, shape=shape) for spec in problems]
     given = {"device": device, "max_candidates": max_candidates, "seed": seed, "archive": archive, "runs": runs}
     settings = settings_from(given)
-    with tempfile.TemporaryDirectory(prefix="kernelwright-") as cache:
-        done = export(loaded, settings, out, Effort(rounds=settings.rounds), Path(cache), _say)
+    with scratch.folder("jobs") as cache:
+        done = export(loaded, settings, out, Effort(rounds=settings.rounds), cache, _say)
     rows = [{"run": e.run, "problem": e.problem.name, "sent": e.sent, "held_back": e.held_back} for e in done]
     if json:
         emit({"schema": "kernelwright.bundle/1", "bundle": str(out), "runs": rows})

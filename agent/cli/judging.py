@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,6 +11,7 @@ import typer
 
 from kernelwright.kernelbench.errors import UsageError
 from kernelwright.kernelbench.problem import Precision, Problem
+from kernelwright.stages.execute import scratch
 from kernelwright.stages.types import Backend
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def session(name: str) -> Iterator[Watch]:
     At the end nothing is left in the temporary folder.
     """
     # torch makes this folder merely by following shapes, and leaves it.
-    with tempfile.TemporaryDirectory(prefix="kernelwright-torch-") as folder:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+    with scratch.folder("torch") as folder:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
         if not sys.stderr.isatty():
             seen: set[str] = set()
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from kernelwright.agent.cli.exit_codes import ExitCode
-from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
+from kernelwright.agent.llm.faults import BudgetSpent, EndpointFault
+from kernelwright.kernelbench.errors import EnvironmentFault, KernelwrightError, UsageError
 
 VERBS = {
     "optimize": "Make a module faster: propose, compile, verify, measure, keep the best.",
@@ -23,6 +26,7 @@ VERBS = {
     "problems": "Look at the problems that ship with the product.",
     "jobs": "Write jobs for a machine with a GPU, and read its results.",
     "worker": "Run a bundle of jobs on this machine's device.",
+    "mcp": "Serve a coding agent over the Model Context Protocol.",
     "doctor": "Say what this machine offers, and what to do about what it lacks.",
 }
 """Verbs and their one line. A verb is a file of that name in this folder, with a typer app called `app`."""
@@ -74,16 +78,45 @@ def cli(
 
 def main() -> None:
     """Run the command line. What goes wrong for a reason that we know is one line on stderr and an exit code."""
+    # Asked to end in either way, it ends in order.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        app(prog_name="kernelwright")
-    except UsageError as error:
-        _end(str(error), ExitCode.USAGE)
-    except EnvironmentFault as error:
-        _end(str(error), ExitCode.ENVIRONMENT)
+        code = app(prog_name="kernelwright", standalone_mode=False)
+    except KernelwrightError as error:
+        _end(str(error), exit_code_of(error))
+    except TyperException as error:
+        _refuse(error)
     except KeyboardInterrupt:
+        code = ExitCode.INTERRUPTED
+    if code == ExitCode.INTERRUPTED:
         _end("interrupted", ExitCode.INTERRUPTED)
+    sys.exit(int(code or 0))
 
 
-def _end(message: str, code: ExitCode) -> None:
+def _refuse(error: TyperException) -> NoReturn:
+    """In one line: its own way to show itself takes four. Without any word the help is what is wanted."""
+    said = error.format_message() if hasattr(error, "format_message") else str(error)
+    if said.startswith("Usage:"):
+        print(said, file=sys.stderr)
+        sys.exit(int(ExitCode.USAGE))
+    context = getattr(error, "ctx", None)
+    _end(f"{said} See: {context.command_path} --help" if context is not None else said, ExitCode.USAGE)
+
+
+EXIT_CODES: tuple[tuple[type[KernelwrightError], ExitCode], ...] = (
+    (UsageError, ExitCode.USAGE),
+    (BudgetSpent, ExitCode.BUDGET_SPENT),
+    (EndpointFault, ExitCode.ENDPOINT_DOWN),
+    (EnvironmentFault, ExitCode.ENVIRONMENT),
+)
+"""The first that fits counts: an endpoint that is down is a fault of the environment too."""
+
+
+def exit_code_of(error: KernelwrightError) -> ExitCode:
+    """What an error that nobody caught ends the command with."""
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), ExitCode.GOAL_NOT_MET)
+
+
+def _end(message: str, code: ExitCode) -> NoReturn:
     print(f"kernelwright: {message}", file=sys.stderr)
     sys.exit(int(code))

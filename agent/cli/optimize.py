@@ -71,7 +71,7 @@ def carry_through(opened: Opened, json: bool) -> ExitCode:
         with LiveScreen(opened.view()) as screen:
             walk(opened, screen)
     except KeyboardInterrupt:
-        print(f"\nkernelwright: interrupted; go on with: {opened.resume_command()}", file=sys.stderr)
+        print(f"\nkernelwright: go on with: {opened.resume_command()}", file=sys.stderr)
         return ExitCode.INTERRUPTED
     view, outcome, paths = finish(opened)
     text = "\n".join(summary.lines(view, outcome, paths))

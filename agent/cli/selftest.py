@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,6 +11,7 @@ import typer
 from kernelwright.agent.cli.common import Json, emit
 from kernelwright.agent.cli.exit_codes import ExitCode
 from kernelwright.kernelbench.errors import UsageError
+from kernelwright.stages.execute import scratch
 
 if TYPE_CHECKING:
     from kernelwright.stages.execute.selftest import SelftestRow
@@ -51,11 +51,11 @@ def selftest(
         raise UsageError("--results holds the whole corpus' rates: give --adversarial too")
     _require(device)
     rows: list[SelftestRow] = []
-    with tempfile.TemporaryDirectory(prefix="kernelwright-selftest-") as folder:
+    with scratch.folder("selftest") as folder:
         from kernelwright.stages.execute.local import LocalExecutor
 
         def executor() -> LocalExecutor:
-            return LocalExecutor(cache=Path(folder) / "cache", log=Path(folder) / "worker.log")
+            return LocalExecutor(cache=folder / "cache", log=folder / "worker.log")
 
         try:
             for row in run(chosen, device, executor, repeats):

@@ -193,3 +193,39 @@ class BaselineRow(Base):
     """Eager's time over this one's, with its interval; None for eager, and where eager was not timed beside it."""
     environment: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
+
+
+class CallRow(Base):
+    """One call of a language model. It is there before the call is made, as `open` and at its worst cost: what a kill
+    interrupted may have been billed, and counts as spent."""
+
+    __tablename__ = "calls"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id"), index=True)
+    generation: Mapped[int]
+    slot: Mapped[int]
+    attempt: Mapped[int]
+    """As in `proposals`: 0 is the first try of a slot, what follows are repairs."""
+    role: Mapped[str]
+    """What the model was asked to be: `translate`, `propose` or `diagnose`."""
+    model: Mapped[str]
+    prompt: Mapped[str]
+    """As it was sent, without what was dropped to fit the model's context."""
+    reply: Mapped[str]
+    outcome: Mapped[str]
+    """`open`, `ok`, or why there is no reply."""
+    message: Mapped[str]
+    """The endpoint's own words where there is no reply."""
+    tokens_in: Mapped[int]
+    """Of the prompt; those that were read from the endpoint's cache are among them."""
+    tokens_cached: Mapped[int]
+    tokens_out: Mapped[int]
+    estimated: Mapped[bool]
+    """Whether the tokens are our estimate, since the endpoint did not count them."""
+    cost_usd: Mapped[float | None]
+    """None where the model has no known price."""
+    seconds: Mapped[float]
+    requests: Mapped[int]
+    """HTTP requests that it took: more than one where the endpoint was busy or refused a parameter."""
+    created_at: Mapped[datetime]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, func, select
+from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from kernelwright.kernelbench.errors import UsageError
@@ -122,6 +122,7 @@ def listed(
     archive: Archive,
     *,
     problem: str | None = None,
+    text: str = "",
     device: str | None = None,
     backend: Backend | None = None,
     status: Status | None = None,
@@ -131,10 +132,11 @@ def listed(
 ) -> list[Listed]:
     """Judged candidates, the largest speedup over eager first, then the newest; one row a run and candidate.
 
-    `problem` is a name (`softmax`) or what was given to `optimize` (`core/softmax`, a file). `confirmed_only` leaves
-    the candidates that were found correct when they were measured again on fresh inputs.
+    `problem` is a name (`softmax`) or what was given to `optimize` (`core/softmax`, a file). Every word of `text` must
+    be in the problem's name, or in the candidate's directive, template or source; upper and lower case are alike.
+    `confirmed_only` leaves the candidates that were found correct when they were measured again on fresh inputs.
     """
-    query = _listing()
+    query = _listing().where(*(_mentions(word) for word in text.split()))
     if problem is not None:
         query = query.where((ProblemRow.name == problem) | (ProblemRow.origin == problem))
     if device is not None:
@@ -212,6 +214,11 @@ def _listing() -> Select[*tuple[Any, ...]]:
         .outerjoin(MeasurementRow, _measured_by(VerdictRow))
         .where(_counts())
     )
+
+
+def _mentions(word: str) -> ColumnElement[bool]:
+    columns = (ProblemRow.name, ProblemRow.origin, CandidateRow.directive, CandidateRow.template, CandidateRow.source)
+    return or_(*(column.icontains(word, autoescape=True) for column in columns))
 
 
 def _counts() -> ColumnElement[bool]:

@@ -147,7 +147,7 @@ class Archive:
             return
         with self._writing.begin() as connection:
             problem_hash = self._problem_of(connection, run)
-            _add_candidates(connection, problem_hash, candidates)
+            add_candidates(connection, problem_hash, candidates)
             place = {"run_id": run, "generation": generation, "attempt": attempt, "problem_hash": problem_hash}
             rows = [place | {"slot": slot, "candidate_hash": c.hash} for slot, c in enumerate(candidates)]
             connection.execute(_insert_new(connection, ProposalRow), rows)
@@ -176,7 +176,7 @@ class Archive:
     ) -> None:
         """Store what a machine without the device found out about a candidate; a newer finding replaces an older."""
         with Session(self._writing) as session, session.begin():
-            _add_candidates(session.connection(), problem.hash, [candidate])
+            add_candidates(session.connection(), problem.hash, [candidate])
             session.merge(
                 PrecheckRow(
                     problem_hash=problem.hash,
@@ -243,7 +243,7 @@ class Archive:
         return [c for c in self.proposals_of(run, generation) if c.hash not in judged]
 
     def results_of(self, run: str, stage: str) -> list[Record]:
-        """Every result of a run at one stage, in the order of proposal."""
+        """Every result of a run at one stage, in the order of proposal; once, even where a candidate has two places."""
         query = (
             select(CandidateRow, VerdictRow, MeasurementRow)
             .join(ProposalRow, _same_candidate(ProposalRow))
@@ -256,7 +256,8 @@ class Archive:
             .order_by(ProposalRow.generation, ProposalRow.slot, ProposalRow.attempt)
         )
         with Session(self.engine) as session:
-            return [record_of(*row) for row in session.execute(query)]
+            records = [record_of(*row) for row in session.execute(query)]
+        return list({record.candidate.hash: record for record in records}.values())
 
     def result(self, run: str, candidate_hash: str, stage: str) -> JobResult | None:
         """One result of a run, if it has been made."""
@@ -306,7 +307,8 @@ def _insert_statement(dialect: str, table: type[Base]) -> Any:
     return (postgresql if dialect == "postgresql" else sqlite).insert(table).on_conflict_do_nothing()
 
 
-def _add_candidates(connection: Connection, problem_hash: str, candidates: Sequence[Candidate]) -> None:
+def add_candidates(connection: Connection, problem_hash: str, candidates: Sequence[Candidate]) -> None:
+    """Store candidates of a problem with their lineage, in the caller's transaction; known ones stay as they are."""
     now = _now()
     rows = [to_json(c) | {"problem_hash": problem_hash, "hash": c.hash, "created_at": now} for c in candidates]
     connection.execute(_insert_new(connection, CandidateRow), rows)

@@ -26,6 +26,7 @@ from kernelwright.stages.execute import building, pairs, profiling, timing
 from kernelwright.stages.execute.job import Job, JobResult, Purpose
 from kernelwright.stages.execute.lanes import MOST_LANES, Lanes
 from kernelwright.stages.execute.light import Light
+from kernelwright.stages.execute.ring import Ring
 from kernelwright.stages.execute.trial import Trial
 from kernelwright.stages.measure import devices
 from kernelwright.stages.measure.baselines import FIRST_CALL_TIMEOUT_S, Baselines, flags
@@ -76,7 +77,7 @@ class Bench:
         fields = self._load_fields(self.reference_file, "Model")
         self.baselines = Baselines(self.zygote, job.baselines, fields, self.cache)
         self._flags: dict[str, Any] | None = None
-        self.ring: timing.Ring | None = None
+        self.ring: Ring | None = None
         self.lanes: Lanes | None = None
         self._one_at_a_time = threading.Lock()
         self._background = ThreadPoolExecutor(max_workers=MOST_LANES, thread_name_prefix="background")
@@ -117,7 +118,7 @@ class Bench:
             for i in range(1 if first.nbytes > timing.SINGLE_ABOVE_BYTES else timing.TIMED_CASES)
         ]
         if self.ring is None:
-            self.ring = timing.Ring(self.oracle, timed, expected, self.device)
+            self.ring = Ring(self.oracle, timed, expected, self.device)
         else:
             self.ring.redraw(self.oracle, timed)
         self.light = Light(self.model, self.ring, self.device, self.precision)
@@ -142,6 +143,8 @@ class Bench:
                     on_stage("measure")
                     with self.lock.exclusive(), trial.took("measure"):
                         trial.measurement = self._measure(trial)
+                    if trial.runner is not None:
+                        trial.checks.append(conduct.rest(trial.runner))
         except RunnerFailed as failure:
             trial.failure = failure
             if trial.runner is not None:
@@ -290,7 +293,9 @@ class Bench:
         measurement = session.run(trial.checks, min(known, default=None), self.baselines.failed)
         if measurement is None:
             return None
-        trial.checks += [*conduct.report(trial.runner, effort.timeout_s), conduct.rest(trial.runner)]
+        trial.checks += conduct.report(trial.runner, effort.timeout_s)
+        if self._flags is not None:
+            trial.checks.append(conduct.same_flags(self._flags, conduct.flags(trial.runner, effort.timeout_s)))
         aside = session.aside(measurement)
         for _ in range(effort.pairs - 1):
             if measurement is not None and pairs.looks_like_gain(measurement):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from kernelwright.kernelbench.problem import Precision
-from kernelwright.stages.execute.timing import Ring
+from kernelwright.stages.execute.ring import Ring
 from kernelwright.stages.measure import roofline, traffic
 from kernelwright.stages.types import Check, SpeedOfLight
 

@@ -13,10 +13,13 @@ from typing import Any
 
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 from kernelwright.stages.codec import from_json, to_json
+from kernelwright.stages.execute import scratch
 from kernelwright.stages.execute.job import Job, JobResult, Progress
 
 GRACE_S = 5.0
 """How long the worker may take to end once its input is closed, and again once it is asked by a signal."""
+BUSY_GRACE_S = 0.5
+"""A worker in the middle of something leaves nothing behind that matters: its temporary folder goes with it."""
 
 
 class LocalExecutor:
@@ -27,10 +30,13 @@ class LocalExecutor:
         self.cache = cache
         self.log = log
         self._process: subprocess.Popen[str] | None = None
+        self._scratch = contextlib.ExitStack()
+        self._busy = False
 
     def start(self) -> None:
         """Start the worker now, so that its imports overlap with other work."""
         if self._process is None:
+            temporary = self._scratch.enter_context(scratch.folder("worker"))
             with self.log.open("a") as log:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "kernelwright.stages.execute.worker", "--serve", "--cache", str(self.cache)],
@@ -38,7 +44,8 @@ class LocalExecutor:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     text=True,
-                    env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                    env=os.environ
+                    | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TMPDIR": str(temporary)},
                 )
 
     def run(self, jobs: Iterable[Job], on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
@@ -54,7 +61,9 @@ class LocalExecutor:
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._ended() from None
+        self._busy = True
         yield from self._results(on_progress)
+        self._busy = False
 
     def _results(self, on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
         while "done" not in (message := self._read()):
@@ -66,17 +75,21 @@ class LocalExecutor:
                 on_progress(from_json(Progress, message["progress"]))
 
     def _read(self) -> dict[str, Any]:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        process = self._process
+        if process is None:
+            raise self._ended()
+        assert process.stdout is not None
+        line = process.stdout.readline()
         if not line:
             raise self._ended()
         message: dict[str, Any] = json.loads(line)
         return message
 
     def _ended(self) -> EnvironmentFault:
-        assert self._process is not None
-        return EnvironmentFault(f"the worker ended unexpectedly (status {self._process.wait()}): see {self.log}")
+        process = self._process
+        if process is None:
+            return EnvironmentFault("the worker was ended while it worked")
+        return EnvironmentFault(f"the worker ended unexpectedly (status {process.wait()}): see {self.log}")
 
     def close(self) -> None:
         """End the worker, in the middle of a job too. Its sandbox ends with it."""
@@ -87,10 +100,14 @@ class LocalExecutor:
         assert process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
+        if self._busy:
+            process.terminate()
         for end in (process.terminate, process.kill):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=GRACE_S)
+                process.wait(timeout=BUSY_GRACE_S if self._busy else GRACE_S)
                 break
             end()
         process.wait()
         process.stdout.close()
+        self._scratch.close()
+        self._busy = False

@@ -1,36 +1,30 @@
 """Timing one verified candidate beside the baselines, on inputs that nobody has seen before.
 
-Every round refills the whole ring: each argument set is one of a few drawn ones, its floating values scaled by a factor
-of its own. Some outputs of timed calls are compared with the oracle's answer to exactly those values.
+Every round refills the whole ring (`ring.py`). Some outputs of timed calls are compared with the oracle's answer to
+exactly what their arguments held.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kernelwright.stages.execute.job import Effort
-from kernelwright.stages.measure import devices, stats
+from kernelwright.stages.execute.ring import Ring
+from kernelwright.stages.measure import stats
 from kernelwright.stages.measure.state import Sampler
-from kernelwright.stages.measure.timer import Calibration, Clock, Stopwatch
-from kernelwright.stages.sandbox.arena import Arena, Block, connect, scaled
-from kernelwright.stages.sandbox.pool import Runner, RunnerFailed
+from kernelwright.stages.measure.timer import Clock, Stopwatch
+from kernelwright.stages.sandbox.arena import connect
+from kernelwright.stages.sandbox.pool import Runner, RunnerFailed, alone
 from kernelwright.stages.types import Check, Measurement, Timing
 from kernelwright.stages.verify import gate
-from kernelwright.stages.verify.cases import Case
-from kernelwright.stages.verify.oracle import Expected, Oracle
 
 CANDIDATE = "candidate"
 TIMED_CASES = 3
 """Drawn argument sets that the ring's contents are made from."""
-LEAST_FACTOR = 0.98
-"""Floating inputs are scaled by a factor between this and 1: signs, zeros, order and [0, 1] stay what they are."""
 SINGLE_ABOVE_BYTES = 2**30
 """Arguments larger than this are drawn once: copies would take the memory that the module needs."""
-LEAST_SLOTS, MAX_SLOTS = 2, 32
 CLEARLY_SLOWER = 1.25
 """A candidate that is surely slower than the incumbent by this factor is dropped."""
 CHECKED_ROUNDS = 0.25
@@ -40,59 +34,6 @@ FIRST_TRY = 4
 WARM_REGIONS = 3
 GRAPH_BELOW_MS = 0.02
 """A kernel faster than this is mostly launch: its replay as a CUDA graph is shown beside it."""
-
-
-class Ring:
-    """The argument sets of timed calls, and the answers to whatever they hold."""
-
-    def __init__(self, oracle: Oracle, drawn: list[Case], like: Expected, device: str) -> None:
-        self.cache_bytes = devices.last_level_cache_bytes(device)
-        wanted = -(-2 * self.cache_bytes // max(drawn[0].nbytes, 1))
-        block = Block(device)
-        self.arena = Arena(drawn[0], like, min(max(wanted, LEAST_SLOTS), MAX_SLOTS), block)
-        block.allocate()
-        self.slots = list(self.arena.slots)
-        self.in_place = like.in_place
-        self.changes_state = like.changes_state
-        self.calibrations: dict[str, Calibration] = {}
-        """Of the baselines, which stay."""
-        self._contents: dict[int, _Scaled] = {}
-        self.redraw(oracle, drawn)
-
-    @property
-    def cold(self) -> bool:
-        """Whether consecutive calls find their inputs outside of the last-level cache."""
-        return self.drawn[0].nbytes * len(self.slots) >= 2 * self.cache_bytes
-
-    def redraw(self, oracle: Oracle, drawn: list[Case]) -> None:
-        """Other parameters and other drawn sets."""
-        self.oracle = oracle
-        self.drawn = drawn
-        self.arena.write_state(drawn[0])
-        self.refill(random.Random(0))
-
-    def refill(self, source: random.Random) -> None:
-        """New values in every slot."""
-        for slot in self.slots:
-            factor = source.uniform(LEAST_FACTOR, 1.0)
-            self._contents[slot] = _Scaled(source.choice(self.drawn), factor)
-            self.arena.write_scaled(slot, self._contents[slot].drawn, factor)
-
-    def answer(self, slot: int) -> Expected:
-        """What the reference gives for what a slot holds."""
-        return self.oracle.expect(self._contents[slot].case())
-
-
-@dataclass(frozen=True)
-class _Scaled:
-    """What a slot holds, in a few bytes."""
-
-    drawn: Case
-    factor: float
-
-    def case(self) -> Case:
-        """The very values, computed again by the same operation."""
-        return dataclasses.replace(self.drawn, tensors=tuple(scaled(t, self.factor) for t in self.drawn.tensors))
 
 
 class Session:
@@ -123,6 +64,7 @@ class Session:
             source.getrandbits(32),
             restore=ring.changes_state,
             refill=(lambda: ring.refill(source)) if ring.in_place else None,
+            salt=None if ring.in_place else lambda slot, least: ring.salt(slot, source, least=least),
         )
 
     def run(self, checks: list[Check], best_over_eager: float | None, absent: Mapping[str, str]) -> Measurement | None:
@@ -133,7 +75,8 @@ class Session:
                 self.watch.use(name, self.ring.calibrations[name])
                 continue
             known = [c.calls for c in self.ring.calibrations.values()]
-            found = self.watch.calibrate(name, contender, start=min(known, default=0) // FIRST_TRY)
+            with alone(contender, self.contenders.values()):
+                found = self.watch.calibrate(name, contender, start=min(known, default=0) // FIRST_TRY)
             if name != CANDIDATE:
                 self.ring.calibrations[name] = found
         rounds = self.effort.rounds
@@ -187,10 +130,14 @@ class Session:
         self.ring.arena.load_state(self.candidate, self.timeout_s)
 
     def _compare(self, slots: list[int]) -> list[Check]:
-        """One of the outputs that are still held, chosen now."""
+        """One of the outputs that are still held, chosen now, and read when the arguments are there no more."""
         back = self.random.choice([1, 2]) if len(slots) > 1 and not self.ring.changes_state else 1
         expected = self.ring.answer(slots[-back])
-        return gate.judge(self.candidate, self.ring.arena, expected, self.timeout_s, "timed call", back=back)
+        taken = [] if self.ring.lends_inputs else slots[-back:]
+        self.ring.spoil(taken)
+        found = gate.judge(self.candidate, self.ring.arena, expected, self.timeout_s, "timed call", back=back)
+        self.ring.mend(taken)
+        return found
 
     def _clearly_slower(self, best_over_eager: float | None) -> bool:
         if best_over_eager is None or "eager" not in self.contenders:

@@ -5,7 +5,7 @@ of one process exclude each other by the same rule as processes do, and it drops
 
 Nobody starves: whoever wants the device, to share it or alone, first passes a turnstile, and holds it while he waits
 for the lock itself. So a waiting writer lets no later reader past, and a waiting reader no later writer. Threads of one
-process queue for the turnstile in the order in which they came; between processes the kernel decides.
+process queue for the turnstile, like with like; between processes the kernel decides.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import fcntl
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +23,9 @@ from kernelwright.stages.measure import devices
 
 NOTICE_S = 3.0
 """After this long a wait is worth a word."""
+
+MOST_PASSED = 64
+"""So often a thread may be passed by later ones that want what the one before them wanted."""
 
 OnWait = Callable[[str], None]
 
@@ -90,7 +92,7 @@ class DeviceLock:
         if getattr(self._held, "now", False):
             raise RuntimeError("this thread holds the device's lock already")
         with contextlib.ExitStack() as lock:
-            with self._noticing(), _queue_of(self.turnstile), _flock(self.turnstile, fcntl.LOCK_EX):
+            with self._noticing(), _queue_of(self.turnstile).turn(kind), _flock(self.turnstile, fcntl.LOCK_EX):
                 # Left below, after the turnstile, which is free again as soon as the lock is ours.
                 lock.enter_context(_flock(self.path, kind))
             self._held.now = True
@@ -112,32 +114,56 @@ class DeviceLock:
 
 
 class _Queue:
-    """A lock that threads get in the order in which they asked for it."""
+    """A lock that threads get in turn: those who want the same as the one before, then the one who waits longest.
+
+    Changing between sharing and having it alone costs a wait until all who share are through; in strict order every
+    other thread would pay that.
+    """
 
     def __init__(self) -> None:
-        self._waiting: deque[threading.Event] = deque()
+        self._waiting: list[_Turn] = []
+        self._inside: _Turn | None = None
+        self._latest: int | None = None
         self._guard = threading.Lock()
 
-    def __enter__(self) -> None:
-        turn = threading.Event()
+    @contextlib.contextmanager
+    def turn(self, kind: int) -> Iterator[None]:
+        """Wait for one's turn; it is over afterwards."""
+        mine = _Turn(kind)
         with self._guard:
-            self._waiting.append(turn)
-            if self._waiting[0] is turn:
-                turn.set()
+            self._waiting.append(mine)
+            self._admit()
         try:
-            turn.wait()
-        except BaseException:
-            self._leave(turn)
-            raise
+            mine.come.wait()
+            yield
+        finally:
+            with self._guard:
+                if self._inside is mine:
+                    self._inside = None
+                else:
+                    self._waiting.remove(mine)
+                self._admit()
 
-    def __exit__(self, *exception: object) -> None:
-        self._leave(self._waiting[0])
+    def _admit(self) -> None:
+        if self._inside is not None or not self._waiting:
+            return
+        first = self._waiting[0]
+        same = next((turn for turn in self._waiting if turn.kind == self._latest), first)
+        chosen = first if first.passed >= MOST_PASSED else same
+        first.passed += chosen is not first
+        self._waiting.remove(chosen)
+        self._inside, self._latest = chosen, chosen.kind
+        chosen.come.set()
 
-    def _leave(self, turn: threading.Event) -> None:
-        with self._guard:
-            self._waiting.remove(turn)
-            if self._waiting:
-                self._waiting[0].set()
+
+class _Turn:
+    """One thread's place in the queue."""
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+        self.come = threading.Event()
+        self.passed = 0
+        """How often another went first that had come later."""
 
 
 _queues: dict[Path, _Queue] = {}

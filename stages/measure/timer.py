@@ -8,6 +8,7 @@ is work that the events did not see. What an empty region costs is subtracted.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import statistics
@@ -20,14 +21,16 @@ from weakref import WeakKeyDictionary
 import torch
 
 from kernelwright.stages.sandbox import stream
-from kernelwright.stages.sandbox.pool import Runner
+from kernelwright.stages.sandbox.pool import Runner, alone
 from kernelwright.stages.types import Check, Status, Timing
 
 EMPTY_REGIONS = 7
 MAX_CALLS = 8000
 """Calls a region at most: a call costs at least its own Python overhead."""
+SALTED_ABOVE_MS = 0.04
+"""Calls longer than this hide what it takes to write a few values."""
 DISAGREEMENT_SHARE = 0.03
-DISAGREEMENT_MS = 0.2
+DISAGREEMENT_MS = 0.6
 """A region's two clocks may differ by the larger of this share of it and this time."""
 
 
@@ -44,9 +47,13 @@ class Clock(Protocol):
     """Times one region whose calls were cut into chunks."""
 
     method: str
+    answered_is_over: bool
+    """Whether a call that was answered has read its arguments."""
 
-    def time(self, runner: Runner, pieces: Sequence[Sequence[int]], timeout_s: float) -> Region:
-        """Run the chunks; the region has begun."""
+    def time(
+        self, runner: Runner, pieces: Sequence[Sequence[int]], timeout_s: float, before: stream.Before | None = None
+    ) -> Region:
+        """Run the chunks; the region has begun. `before` may write arguments."""
         ...
 
 
@@ -54,11 +61,14 @@ class HostClock:
     """The referee's monotonic clock around the region's messages."""
 
     method = "monotonic clock of the referee around each region"
+    answered_is_over = True
 
-    def time(self, runner: Runner, pieces: Sequence[Sequence[int]], timeout_s: float) -> Region:
+    def time(
+        self, runner: Runner, pieces: Sequence[Sequence[int]], timeout_s: float, before: stream.Before | None = None
+    ) -> Region:
         """A CPU call is over when it is answered; threads that go on are the census's business."""
         start = time.perf_counter_ns()
-        stream.call(runner, pieces, timeout_s)
+        stream.call(runner, pieces, timeout_s, before)
         return Region((time.perf_counter_ns() - start) / 1e6, 0.0)
 
 
@@ -66,6 +76,7 @@ class DeviceClock:
     """Events on the referee's stream, chained to each runner's by events that carry no time."""
 
     method = "CUDA events on the referee's stream, chained to the runner's by IPC events"
+    answered_is_over = False
 
     def __init__(self) -> None:
         # Keyed by the runner itself: the kernel gives process numbers out again.
@@ -85,13 +96,23 @@ class DeviceClock:
         self._events[runner] = go, done
         return go, done
 
-    def time(self, runner: Runner, pieces: Sequence[Sequence[int]], timeout_s: float) -> Region:
+    def time(
+        self, runner: Runner, pieces: Sequence[Sequence[int]], timeout_s: float, before: stream.Before | None = None
+    ) -> Region:
         """Device time from the moment the runner may start to the end of its last kernel, and the fence's rest."""
         go, done = self._events.get(runner) or self._connect(runner, timeout_s)
+
+        def write_first(number: int) -> bool:
+            wrote = before is not None and before(number)
+            if wrote:
+                # What earlier calls find in the meantime does not matter: their outputs are not kept.
+                go.record()
+            return wrote
+
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         go.record()
-        stream.call(runner, pieces, timeout_s)
+        stream.call(runner, pieces, timeout_s, write_first)
         runner.ask("end", timeout_s)
         done.wait()
         end.record()
@@ -131,6 +152,8 @@ class Stopwatch:
     """Samples of several contenders on one ring of argument sets.
 
     `refill()` is called before each region where the module works in place: `slots` are then used once each.
+    `salt(slot, least)` changes a few values of a slot, within a region: those of the last two calls always, and with
+    calls long enough to hide it behind, those of every slot that comes again (`least`: as few as can be).
     """
 
     def __init__(
@@ -143,6 +166,7 @@ class Stopwatch:
         *,
         restore: bool = False,
         refill: Callable[[], None] | None = None,
+        salt: Callable[[int, bool], None] | None = None,
     ) -> None:
         self.slots = list(slots)
         self.clock = clock
@@ -151,6 +175,7 @@ class Stopwatch:
         self.random = random.Random(seed)
         self.restore = restore
         self.refill = refill
+        self.salt = salt
         self.contenders: dict[str, _Contender] = {}
         self._mirrored: list[str] | None = None
 
@@ -197,7 +222,8 @@ class Stopwatch:
             self._mirrored = order[::-1]
         for name in order:
             slots = self.ring(self.contenders[name].calibration.calls)
-            self.sample(name, runners[name], slots)
+            with alone(runners[name], runners.values()):
+                self.sample(name, runners[name], slots)
             after(name, runners[name], slots)
 
     def sample(self, name: str, runner: Runner, slots: list[int]) -> None:
@@ -229,11 +255,9 @@ class Stopwatch:
         return Check("clocks agree", typical <= allowed, typical, allowed, detail, Status.TAMPERED)
 
     def ring(self, calls: int) -> list[int]:
-        """Slots for so many calls: each once before any comes again, in an order drawn anew each time."""
-        found: list[int] = []
-        while len(found) < calls:
-            found += self.random.sample(self.slots, len(self.slots))
-        return found[:calls]
+        """Slots for so many calls: each once before any comes again, round and round in an order drawn anew."""
+        order = self.random.sample(self.slots, len(self.slots))
+        return list(itertools.islice(itertools.cycle(order), calls))
 
     def _prepare(self, runner: Runner) -> None:
         if self.refill is not None:
@@ -246,7 +270,30 @@ class Stopwatch:
             # One call outside of the clock: after a pause the first one finds cold code and sleeping threads. Where
             # a single call fills the region, that is lost in it.
             self.clock.time(runner, [slots[-1:]], self.timeout_s)
-        pieces = stream.chunks(slots, self.random)
-        region = self.clock.time(runner, pieces, self.timeout_s)
+        each = self.salt is not None and self.clock.answered_is_over and self.target_ms / found.calls >= SALTED_ABOVE_MS
+        # Where a slot is changed before it comes again, it must not come twice in one message.
+        pieces = stream.chunks(slots, self.random, min(stream.MAX_CHUNK, len(self.slots)) if each else stream.MAX_CHUNK)
+        region = self.clock.time(runner, pieces, self.timeout_s, self._changes(pieces, each=each))
         overhead = found.empty_ms + found.chunk_ms * (len(pieces) - 1)
         return Region(region.took_ms - overhead, region.fence_ms)
+
+    def _changes(self, pieces: Sequence[Sequence[int]], *, each: bool) -> stream.Before | None:
+        """What is written before each chunk; before the only one, at once: it is outside of the clock then."""
+        salt, last = self.salt, len(pieces) - 1
+        if salt is None:
+            return None
+        if last == 0:
+            for slot in pieces[0][-2:]:
+                salt(slot, False)
+            return None
+        seen: set[int] = set()
+
+        def before(number: int) -> bool:
+            final = pieces[number][-2:] if number == last else []
+            again = [slot for slot in pieces[number] if slot in seen and slot not in final] if each else []
+            for slot in (*final, *again):
+                salt(slot, slot in again)
+            seen.update(pieces[number])
+            return bool(final or again)
+
+        return before

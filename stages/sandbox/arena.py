@@ -100,7 +100,7 @@ class Arena:
     def write_slot(self, slot: int, case: Case) -> None:
         """Fill one argument set from the case's private copy."""
         self.begin_writing(slot, case)
-        self._fence()
+        self.fence()
 
     def begin_writing(self, slot: int, case: Case) -> None:
         """As `write_slot`, without waiting: on CUDA the values arrive in the order of the referee's stream."""
@@ -111,17 +111,7 @@ class Arena:
         """Fill one argument set with what no right answer follows from."""
         for place in self.slots[slot]:
             poison(place.view(self.segments))
-        self._fence()
-
-    def write_scaled(self, slot: int, case: Case, factor: float) -> None:
-        """Fill one argument set with the case's values, the floating ones multiplied by `factor`."""
-        for place, tensor in zip(self.slots[slot], case.tensors, strict=True):
-            view = place.view(self.segments)
-            if tensor.is_floating_point():
-                torch.mul(tensor, factor, out=view)
-            else:
-                view.copy_(tensor)
-        self._fence()
+        self.fence()
 
     def read_slot(self, slot: int) -> list[torch.Tensor]:
         """The argument set's tensors as they are now."""
@@ -131,7 +121,7 @@ class Arena:
         """Put the case's parameters and buffers where the runners take them from."""
         for name, place in self.state_places.items():
             place.view(self.segments).copy_(case.state[name])
-        self._fence()
+        self.fence()
 
     def load_state(self, runner: Runner, timeout_s: float) -> None:
         """Let a runner's module take the parameters and buffers that were written, now and at each `begin`."""
@@ -142,7 +132,7 @@ class Arena:
         views = {name: place.view(self.segments) for name, place in self.state_after_places.items()}
         for view in views.values():
             poison(view)
-        self._fence()
+        self.fence()
         places = [[name, _fields(p)] for name, p in self.state_after_places.items()]
         runner.ask("fetch_state", timeout_s, state=places)
         return {name: view.clone() for name, view in views.items()}
@@ -156,14 +146,15 @@ class Arena:
         """Make the outputs' buffers ready, so that nothing of an earlier output is left in them."""
         for place in self.output_places:
             poison(place.view(self.segments))
-        self._fence()
+        self.fence()
 
     def collect(self, runner: Runner, timeout_s: float, back: int = 1) -> list[torch.Tensor]:
         """The second half of `fetch`: the runner orders its copy right after its calls."""
         runner.ask("fetch", timeout_s, back=back, tensors=[_fields(p) for p in self.output_places])
         return [place.view(self.segments).clone() for place in self.output_places]
 
-    def _fence(self) -> None:
+    def fence(self) -> None:
+        """Wait until what was written is there."""
         if self.device == "cuda":
             torch.cuda.synchronize()
 
@@ -184,11 +175,6 @@ def disconnect(runner: Runner, arenas: Iterable[Arena]) -> None:
     arenas = list(arenas)
     slots = [slot for arena in arenas for slot in arena.slots]
     runner.ask("detach", MAP_TIMEOUT_S, slots=slots, segments=list({arena.block.number for arena in arenas}))
-
-
-def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
-    """The values that `write_scaled` writes for a tensor."""
-    return torch.mul(tensor, factor) if tensor.is_floating_point() else tensor
 
 
 def poison(tensor: torch.Tensor) -> None:

@@ -21,9 +21,10 @@ CUDA_LIMIT = 4 * 2**30
 def free_pool(sizes: Collection[int], device: str) -> None:
     """Fill and free blocks of these sizes (bytes); on CUDA also whatever lies free in torch's own pool."""
     limit = CUDA_LIMIT if device == "cuda" else CPU_LIMIT
-    wanted = [size for size in sorted(set(sizes)) for _ in range(COPIES) if 0 < size <= limit]
-    if device == "cuda":
-        wanted += _inactive_blocks()
+    free = _inactive_blocks() if device == "cuda" else []
+    # What lies free serves as copies: otherwise the pool would grow with every call.
+    missing = {size: COPIES - sum(block >= size for block in free) for size in sorted(set(sizes)) if 0 < size <= limit}
+    wanted = [*free, *(size for size, copies in missing.items() for _ in range(copies))]
     held, total = [], 0
     for size in wanted:
         total += size

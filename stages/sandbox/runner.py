@@ -53,6 +53,8 @@ class Runner:
         self.witness: witness.Witness | None = None
         self.told: list[dict[str, Any]] = []
         """The messages that a process like this one would have to be told first."""
+        self.loaded: Any = None
+        """What `call` was when the module had been loaded."""
         self.go: torch.cuda.Event | None = None
         self.done: torch.cuda.Event | None = None
 
@@ -125,12 +127,12 @@ class Runner:
         self.module = build(message)
         self.file = sys.modules.get(Path(message["path"]).stem)
         mode = message["compile_mode"]
-        self.call = self.module if mode is None else torch.compile(self.module, mode=mode)
+        self.call = self.loaded = self.module if mode is None else torch.compile(self.module, mode=mode)
         return {}
 
     def do_witness(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """What the module was seen doing and has replaced, and the global flags that it leaves."""
-        changes = [] if self.witness is None else self.witness.changes()
+        changes = [] if self.witness is None else [*self.witness.changes(), *self._changes()]
         return {"seen": watch.seen(), "changes": changes, "flags": witness.flags()}
 
     def do_state(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -190,7 +192,12 @@ class Runner:
         kinds = [[list(t.shape), str(t.dtype).removeprefix("torch."), t.device.type] for t in tensors]
         arguments: list[torch.Tensor] = []
         tree.flatten(list(self.slots[slot]), arguments)
-        return {"structure": structure, "tensors": kinds, "aliases": [tree.alias(t, arguments) for t in tensors]}
+        return {
+            "structure": structure,
+            "tensors": kinds,
+            "aliases": [tree.alias(t, arguments) for t in tensors],
+            "shared": tree.shared(tensors),
+        }
 
     def do_fetch(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Copy a kept output's tensors to the places given."""
@@ -259,6 +266,17 @@ class Runner:
     def do_resources(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """What the Triton kernels that the file defines, and that have been launched, need of the device."""
         return {"resources": resources.launched(self.file) if self.file else []}
+
+    def _changes(self) -> list[str]:
+        """What was put in the place of this object's own parts."""
+        kinds = {"outputs": deque, "slots": dict, "segments": dict, "given_state": dict, "channel": Channel}
+        found = [
+            f"the sandbox's {name} was replaced" for name, kind in kinds.items() if type(vars(self)[name]) is not kind
+        ]
+        found += [f"the sandbox's {name} was replaced" for name in vars(self) if name in dir(Runner)]
+        if self.call is not self.loaded:
+            found.append("the sandbox's call of the module was replaced")
+        return found
 
     def _restore(self) -> None:
         assert self.module is not None

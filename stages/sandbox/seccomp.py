@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import signal
 import socket
 import struct
 
@@ -111,6 +112,9 @@ _CHANGES_THE_MACHINE = {
 _CLONE, _CLONE3 = (56, 220), (435, 435)
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _PRCTL, _PRLIMIT = (157, 167), (302, 261)
+_SIGACTION = (13, 134)
+_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGTRAP)
+"""A handler of these can put off work until its result is read."""
 _SIGNALS = {"kill": (62, 129), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240)}
 
 Instruction = tuple[int, int, int, int]
@@ -152,6 +156,7 @@ def assemble(own_pid: int, *, may_start: bool, may_signal: bool, families: tuple
     if not may_start:
         # glibc falls back to clone, whose flags are a plain argument.
         program += _when(_CLONE3[column], [_refuse(errno.ENOSYS)])
+        program += _when(_SIGACTION[column], _if_argument(0, _FAULTS))
         program += _when(_CLONE[column], [_argument(0), (_JUMP_ANY_BIT, 1, 0, _CLONE_THREAD), _refuse(), _allow()])
     program += _when(_SOCKET[column], _unless_argument(0, families))
     program += _when(_SOCKETPAIR[column], _unless_argument(0, (socket.AF_UNIX,)))

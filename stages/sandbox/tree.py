@@ -71,6 +71,18 @@ def alias(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> int | None:
     return None
 
 
+def shared(tensors: Sequence[torch.Tensor]) -> list[str | None]:
+    """For each tensor how it shares memory, in words: with an earlier one, or its elements with each other."""
+    found: list[str | None] = []
+    for number, tensor in enumerate(tensors):
+        first = alias(tensor, tensors[:number])
+        if any(step == 0 and n > 1 for n, step in zip(tensor.shape, tensor.stride(), strict=True)):
+            found.append("several elements lie in one place (a stride of 0)")
+        else:
+            found.append(None if first is None else f"it lies in that of output {first}")
+    return found
+
+
 def extent_bytes(tensor: torch.Tensor) -> int:
     """Bytes from the first to the last element, both included."""
     if tensor.numel() == 0:

@@ -38,10 +38,11 @@ _TWO_PATHS = {"os.rename", "os.link", "os.symlink", "shutil.copyfile", "shutil.m
 _LISTS = {"os.listdir", "os.scandir"}
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _OTHERS = {"object.__setattr__", "ctypes.dlsym", "os.kill", "os.killpg", "os.putenv", "os.unsetenv"}
+_HOOKS = {"sys.setprofile", "sys.settrace", "sys.addaudithook", "sys.monitoring.register_callback"}
 _SYMBOLS = {
     "ptrace", "process_vm_readv", "process_vm_writev", "mprotect", "pkey_mprotect", "syscall", "prctl", "fork", "vfork",
     "clone", "execv", "execve", "execvp", "system", "popen", "posix_spawn", "posix_spawnp", "kill", "socket", "connect",
-    "unshare", "setns", "mount",
+    "unshare", "setns", "mount", "signal", "sigaction",
 }  # fmt: skip
 """Functions of the C library by which a process reaches out of itself or rewrites its own code."""
 _SECRET = re.compile(r"(^|_)(API)?(KEY|KEYS|TOKEN|TOKENS|SECRET|SECRETS|PASSWORD|PASSWD|CREDENTIALS?|SEED)(_|$)", re.I)
@@ -90,6 +91,7 @@ def _hook(origins: Origins, phase: Phase, own: tuple[str, ...], readable: tuple[
     """The audit hook, with all that it needs bound: the names of this module may be anything by then."""
     getframe, fspath, realpath, getpid = sys._getframe, os.fspath, os.path.realpath, os.getpid
     secret_targets, symbols, processes, writes = _LOADED_BY_LATER_PROCESSES, _SYMBOLS, _PROCESSES, _WRITES
+    hooks = _HOOKS
     network, keep, made, late = _NETWORK, note, _made, prebuilt.note_start
     installed = origins.library_folders
 
@@ -158,6 +160,10 @@ def _hook(origins: Origins, phase: Phase, own: tuple[str, ...], readable: tuple[
                 made.add(str(args[0]))
             elif event in _OTHERS:
                 other(event, args, getframe(1))
+            elif event in hooks:
+                origin = origins.of(getframe(1))
+                if origin.is_candidates and not origin.through_library:
+                    keep(f"{origin.where} asked to be told of what others run ({event})")
             elif event.partition(".")[0] in network and event != _OWN_CHANNEL:
                 origin = origins.of(getframe(1))
                 keep(f"{origin.where} used the network ({event})")

@@ -46,6 +46,13 @@ _KINDS = (
 _MAX_CHANGES = 40
 _DYNAMO = tuple(str(Path(torch.__file__).parent / name) for name in ("_dynamo/", "_compile.py"))
 
+_OPERATORS = (
+    "aten::copy_", "aten::as_strided", "aten::view", "aten::slice.Tensor", "aten::fill_.Scalar", "aten::_to_copy",
+    "aten::clone", "aten::empty.memory_format", "aten::empty_strided", "aten::set_.source_Storage_storage_offset",
+)  # fmt: skip
+"""By which the sandbox itself takes inputs and hands over outputs."""
+_dispatch_dump = torch._C._dispatch_dump
+
 _isinstance, _getattr, _type, _list, _str, _repr, _gone = isinstance, getattr, type, list, str, repr, object()
 
 
@@ -56,6 +63,7 @@ class Witness:
         self._watched = [
             (label, place, _type(place), _contents(place), _inherited(place)) for label, place in _places()
         ]
+        self._dispatched = {name: _dispatch_dump(name) for name in _OPERATORS}
 
     def changes(self) -> list[str]:
         """What has been replaced since, in sentences ("time.perf_counter was replaced by <lambda>, candidate.py:8")."""
@@ -76,6 +84,9 @@ class Witness:
             for name in inherited:
                 if (new := now.get(name, _gone)) is not _gone:
                     found.append(f"{label}.{name} was replaced by {_describe(new)}")
+        for name, dump in self._dispatched.items():
+            if _dispatch_dump(name) != dump:
+                found.append(f"the operator {name} was given another kernel")
         return found[:_MAX_CHANGES]
 
 
@@ -153,6 +164,7 @@ def _ask(question: Any) -> Any:
 
 _cuda, _cudnn, _backends = torch.backends.cuda.matmul, torch.backends.cudnn, torch.backends
 _autocast, _gc_enabled, _switch_interval = torch.is_autocast_enabled, gc.isenabled, sys.getswitchinterval
+_SMALL = 5e-324
 _QUESTIONS = {
     "matmul.allow_tf32": lambda: _cuda.allow_tf32,
     "cudnn.allow_tf32": lambda: _cudnn.allow_tf32,
@@ -174,6 +186,8 @@ _QUESTIONS = {
     "autocast_cpu": lambda: _autocast("cpu"),
     "function_modes": torch._C._len_torch_function_stack,
     "dispatch_modes": torch._C._len_torch_dispatch_stack,
+    # There is no getter: what becomes of a denormal tells.
+    "flush_denormal": lambda: _SMALL * 1.0 == 0.0,
     "gc_enabled": _gc_enabled,
     "switch_interval": _switch_interval,
 }

@@ -206,11 +206,13 @@ def _form(described: dict[str, Any], expected: Expected, device: str, label: str
         detail = f"the output is {_kind(got)}, the reference's is {_kind(want)}"
     elif expected.aliases and (lent := _lent(described["aliases"], expected.aliases)) is not None:
         detail = f"output {lent} shares the memory of an argument, the reference's does not"
+    elif (crowded := _lent(described["shared"], tree.shared(expected.eager))) is not None:
+        detail = f"output {crowded} has no memory of its own, as the reference's has: {described['shared'][crowded]}"
     return Check(f"{label}: shape and dtype", not detail, detail=detail)
 
 
-def _lent(found: Sequence[Any], wanted: Sequence[int | None]) -> int | None:
-    """The first output that is a view of an argument where the reference makes a tensor of its own."""
+def _lent(found: Sequence[Any], wanted: Sequence[object]) -> int | None:
+    """The first output that shares memory where the reference makes a tensor of its own."""
     return next((i for i, (f, w) in enumerate(zip(found, wanted, strict=True)) if f is not None and w is None), None)
 
 

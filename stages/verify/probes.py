@@ -24,8 +24,10 @@ from kernelwright.stages.verify.tolerance import Yardstick
 
 RANDOM_CASES = 5
 FEW_RANDOM_CASES = 3
-LARGE_BYTES = {"cpu": 2**23, "cuda": 2**30}
-"""Arguments and outputs of one case beyond this make the series short."""
+MANY_BYTES = {"cpu": 2**23, "cuda": 2**30}
+"""Arguments and outputs of one case beyond this make the random cases few."""
+LARGE_BYTES = {"cpu": 2**28, "cuda": 2**33}
+"""Beyond this only the probes that catch most are kept."""
 PARAMETERS = 4
 """How many parameters and buffers are changed each on its own, drawn by chance where there are more."""
 BUDGET = 0.4
@@ -102,9 +104,9 @@ class _Planner:
         # The arguments afterwards are the arguments themselves, unless the reference changes them.
         self.need = answer.nbytes + (first.nbytes if answer.in_place else 0)
         self.budget = int(BUDGET * memory_needs.memory(self.device)[1])
-        large = first.nbytes + sum(t.nbytes for t in answer.eager) > LARGE_BYTES[torch.device(self.device).type]
-        short = large or not thorough
-        self._draw(first, answer, FEW_RANDOM_CASES if large else RANDOM_CASES)
+        nbytes, kind = first.nbytes + sum(t.nbytes for t in answer.eager), torch.device(self.device).type
+        short = nbytes > LARGE_BYTES[kind] or not thorough
+        self._draw(first, answer, FEW_RANDOM_CASES if nbytes > MANY_BYTES[kind] else RANDOM_CASES)
         self._interior(1 if short else 2)
         for probe in PROBES:
             if probe.short or not short:

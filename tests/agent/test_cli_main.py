@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from kernelwright.agent.cli.common import seconds
-from kernelwright.agent.cli.main import VERBS
-from kernelwright.kernelbench.errors import UsageError
+from kernelwright.agent.cli.exit_codes import ExitCode
+from kernelwright.agent.cli.main import VERBS, exit_code_of
+from kernelwright.agent.llm.faults import BudgetSpent, EndpointFault
+from kernelwright.kernelbench.errors import EnvironmentFault, KernelwrightError, UsageError
 
 COMMAND = [sys.executable, "-c", "from kernelwright.agent.cli.main import main; main()"]
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
@@ -120,3 +122,17 @@ def test_times(text: str, value: float) -> None:
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(UsageError, match="not a time"):
         seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("no such file"), ExitCode.USAGE),
+        (EnvironmentFault("no compiler"), ExitCode.ENVIRONMENT),
+        (BudgetSpent("usd", "$1.0000 spent"), ExitCode.BUDGET_SPENT),
+        (EndpointFault("model endpoint http://127.0.0.1: down"), ExitCode.ENDPOINT_DOWN),
+        (KernelwrightError("one call failed"), ExitCode.GOAL_NOT_MET),
+    ],
+)
+def test_each_error_has_its_exit_code(error: KernelwrightError, code: ExitCode) -> None:
+    assert exit_code_of(error) is code

@@ -279,3 +279,23 @@ def test_a_prefix_finds_its_candidate_or_is_ambiguous(crowded: Archive, number: 
     else:
         with pytest.raises(UsageError, match="is ambiguous"):
             shown(crowded, prefix)
+
+
+def test_text_is_sought_in_names_directives_templates_and_sources(tmp_path: Path) -> None:
+    with Archive.open(tmp_path / "archive.db") as archive:
+        archive.add_problem(SOFTMAX, INFO)
+        archive.start_run("run", SOFTMAX, "cpu", {})
+        found = [candidate("online"), candidate("two_pass"), candidate("100% unrolled")]
+        archive.add_proposals("run", 0, found)
+        for one in found:
+            archive.add_result("run", failed(one))
+
+        def hits(text: str) -> set[str]:
+            return {row.hash for row in listed(archive, text=text)}
+
+        online, two_pass, percent = (one.hash for one in found)
+        assert hits("") == hits("softmax cpp.fused") == {online, two_pass, percent}
+        assert hits("ONLINE") == hits("online core/") == {online}
+        assert hits("two_") == {two_pass}, "an underscore stands for itself"
+        assert hits("100%") == {percent}
+        assert hits("online two_pass") == set()

@@ -137,8 +137,8 @@ def test_a_short_wait_says_nothing(tmp_path: Path) -> None:
     assert not heard
 
 
-def test_a_waiting_writer_goes_before_later_readers_and_readers_before_later_writers(tmp_path: Path) -> None:
-    lock = lock_in(tmp_path)
+def order_of(lock: DeviceLock, wanted: list[tuple[str, str]]) -> list[str]:
+    """In which order threads that ask in this order, while somebody shares the device, get it."""
     order: list[str] = []
     threads: list[threading.Thread] = []
 
@@ -149,17 +149,27 @@ def test_a_waiting_writer_goes_before_later_readers_and_readers_before_later_wri
 
     from kernelwright.stages.measure.lock import _queue_of
 
+    queue = _queue_of(lock.turnstile)
     with lock.shared():
-        for place, (kind, name) in enumerate(
-            [("exclusive", "writer 1"), ("shared", "reader"), ("exclusive", "writer 2"), ("shared", "last")], 1
-        ):
+        for place, (kind, name) in enumerate(wanted, 1):
             threads.append(threading.Thread(target=take, args=(kind, name)))
             threads[-1].start()
-            until(lambda place=place: len(_queue_of(lock.turnstile)._waiting) == place)
+            until(lambda place=place: len(queue._waiting) + (queue._inside is not None) == place)
         assert order == []
     for thread in threads:
         thread.join(WAIT_S)
-    assert order == ["writer 1", "reader", "writer 2", "last"]
+    return order
+
+
+def test_a_waiting_writer_lets_no_later_reader_past_and_writers_go_one_after_another(tmp_path: Path) -> None:
+    wanted = [("exclusive", "writer 1"), ("shared", "reader 1"), ("exclusive", "writer 2"), ("shared", "reader 2")]
+    assert order_of(lock_in(tmp_path), wanted)[:2] == ["writer 1", "writer 2"]
+
+
+def test_nobody_is_passed_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernelwright.stages.measure.lock.MOST_PASSED", 2)
+    wanted = [("exclusive", "w1"), ("shared", "reader"), *[("exclusive", f"w{i}") for i in range(2, 7)]]
+    assert order_of(lock_in(tmp_path), wanted) == ["w1", "w2", "w3", "reader", "w4", "w5", "w6"]
 
 
 @settings(max_examples=25)

@@ -17,21 +17,32 @@ class Contender:
     def __init__(self, call_ms: float, behind_ms: float = 0.0) -> None:
         self.call_ms, self.behind_ms = call_ms, behind_ms
         self.asked: list[list[int]] = []
+        self.paused = False
 
     def ask(self, do: str, timeout_s: float, **fields: Any) -> dict[str, Any]:
         assert do == "begin"
         return {}
 
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
 
 class ExactClock:
     method = "exact"
+    answered_is_over = True
     base_ms, message_ms = 0.5, 0.01
 
     def __init__(self) -> None:
         self.order: list[Any] = []
 
-    def time(self, runner: Any, pieces: Sequence[Sequence[int]], timeout_s: float) -> Region:
+    def time(self, runner: Any, pieces: Sequence[Sequence[int]], timeout_s: float, before: Any = None) -> Region:
+        assert not runner.paused
         calls = [slot for piece in pieces for slot in piece]
+        for number in range(len(pieces) if before else 0):
+            before(number)
         self.order.append((runner, len(calls)))
         runner.asked.append(calls)
         took = self.base_ms + self.message_ms * len(pieces) + runner.call_ms * len(calls)
@@ -60,11 +71,11 @@ def test_a_sample_is_the_time_of_a_call_without_what_messages_cost(call_ms: floa
 def test_each_round_is_followed_by_its_mirror_image() -> None:
     made, runners, _ = watch(Contender(1.0), Contender(1.0), Contender(1.0))
     orders: list[list[str]] = []
-    for _ in range(10):
+    for _ in range(20):
         asked: list[str] = []
         made.round(runners, lambda name, *_, asked=asked: asked.append(name))
         orders.append(asked)
-    assert all(orders[i] == orders[i + 1][::-1] for i in range(0, 10, 2))
+    assert all(orders[i] == orders[i + 1][::-1] for i in range(0, 20, 2))
     assert len({tuple(order) for order in orders}) > 2
 
 
@@ -96,3 +107,33 @@ def test_a_module_that_works_in_place_meets_each_argument_set_once_a_region() ->
     assert all(len(set(calls)) == len(calls) for calls in contender.asked)
     assert made.timing("c").calls_per_region == 6
     assert refills.count >= 3
+
+
+def test_while_one_is_timed_the_others_stand_still() -> None:
+    made, runners, _ = watch(Contender(1.0), Contender(1.0))
+    seen: list[bool] = []
+
+    class Noting(ExactClock):
+        def time(self, runner: Any, *args: Any) -> Region:
+            seen.append(all(other.paused for other in runners.values() if other is not runner))
+            return super().time(runner, *args)
+
+    made.clock = Noting()
+    made.round(runners, lambda name, *_: seen.append(not any(r.paused for r in runners.values())))
+    assert len(seen) >= 4
+    assert all(seen)
+
+
+@pytest.mark.parametrize(("call_ms", "every"), [(0.01, False), (2.0, True)])
+def test_what_is_called_again_in_a_region_is_changed_before(call_ms: float, every: bool) -> None:
+    """The last two calls always are; all that come again where a call takes longer than writing a few values."""
+    salted: list[tuple[int, bool]] = []
+    contender = Contender(call_ms)
+    made = Stopwatch(range(4), ExactClock(), 20.0, 1.0, seed=5, salt=lambda slot, least: salted.append((slot, least)))
+    made.calibrate("c", contender)  # type: ignore[arg-type]
+    salted.clear()
+    made.round({"c": contender}, lambda *_: None)  # type: ignore[dict-item]
+    calls = contender.asked[-1]
+    assert [slot for slot, least in salted if not least] == calls[-2:]
+    again = sum(least for _, least in salted)
+    assert again == (len(calls) - 4 - 2 if every else 0)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernelwright.stages.sandbox import census
 from kernelwright.stages.sandbox.confine import Phase
 from kernelwright.stages.sandbox.keep import descendants
-from kernelwright.stages.sandbox.pool import KEPT_VARIABLES, Runner, RunnerFailed, Zygote
+from kernelwright.stages.sandbox.pool import KEPT_VARIABLES, Runner, RunnerFailed, Zygote, alone
 
 LOAD = {
     "class_name": "ModelNew",
@@ -170,3 +171,22 @@ def test_parameters_are_matched_by_name_then_by_order_and_shape(zygote: Zygote) 
         runner.ask("state", 20.0, state=[["gain", [0, places[0].offset, [2, 2], [2, 1], "float32"]]])
     runner.kill()
     segment.close()
+
+
+def test_a_paused_runner_stands_still_with_its_threads_and_goes_on_afterwards(zygote: Zygote) -> None:
+    def spent(runner: Runner) -> float:
+        return sum(census.take(runner.pid).threads.values())
+
+    body = "def spin():\n    while True: pass\nthreading.Thread(target=spin, daemon=True).start()\nreturn x"
+    busy, other = load(zygote, body), load(zygote, "return x")
+    busy.ask("call", 20.0, slots=[0])
+    with alone(other, [busy, other]):
+        time.sleep(0.05)
+        before = spent(busy)
+        time.sleep(0.3)
+        assert spent(busy) == before
+        assert other.ask("call", 20.0, slots=[0]) == {}
+    assert busy.ask("call", 20.0, slots=[0]) == {}
+    assert spent(busy) > before
+    for runner in (busy, other):
+        runner.kill()
