@@ -30,6 +30,7 @@ from kernelwright.stages.execute.bench import Bench, bench_key
 from kernelwright.stages.execute.job import Job, JobResult, Progress, Purpose
 from kernelwright.stages.execute.pipeline import Group, Pipeline
 from kernelwright.stages.measure import devices
+from kernelwright.stages.profile.ladder import needs_device
 from kernelwright.stages.sandbox.pool import Zygote
 from kernelwright.stages.types import Backend, Compilation
 
@@ -47,8 +48,7 @@ class Worker:
 
     def run(self, jobs: Sequence[Job], on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
         """Evaluate a batch. Yields each result as soon as it is made, in any order."""
-        here = torch.cuda.is_available()
-        alone = [j for j in jobs if j.purpose is Purpose.PROFILE and j.device == "cuda" and not here]
+        alone = [job for job in jobs if job.purpose is Purpose.PROFILE and not needs_device(job)]
         for job in alone:
             yield profiling.without_device(job, self._ahead(job), self.zygote, self.cache)
         sets = _by_bench([job for job in jobs if job not in alone])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from kernelwright.stages.execute.job import Executor, Job, JobResult, Progress, Purpose
 from kernelwright.stages.profile.report import Profile
+from kernelwright.stages.types import Backend
 
 PROFILE = "/profile"
 """Ends the key of a profiling job; what stands before it is the key of the job that judges the candidate."""
@@ -17,6 +18,14 @@ def profile_job(job: Job) -> Job:
     return dataclasses.replace(
         job, key=job.key + PROFILE, purpose=Purpose.PROFILE, timed=False, incumbent_ms_over_eager=None
     )
+
+
+def needs_device(job: Job) -> bool:
+    """Whether profiling needs the job's device here. What is compiled for a GPU can be looked at without one."""
+    import torch
+
+    compiled = job.candidate.backend in (Backend.TRITON, Backend.CUDA)
+    return job.device == "cpu" or torch.cuda.is_available() or not compiled
 
 
 def profile(job: Job, executor: Executor, on_progress: Callable[[Progress], None] = lambda progress: None) -> Profile:
