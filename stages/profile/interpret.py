@@ -127,11 +127,6 @@ RULES: tuple[Rule, ...] = (
         "the device waits for the host: launch fewer kernels (fuse), do less in Python a call, allocate once",
     ),
     (
-        Bottleneck.LAUNCH,
-        lambda f: _at_least(f.idle, IDLE),
-        "most of the call is Python and dispatch: call fewer operators, prepare pointers and sizes once",
-    ),
-    (
         Bottleneck.MEMORY,
         lambda f: _counted(f) and _at_least(f.memory, BUSY) and (f.memory or 0.0) >= (f.sm or 0.0),
         "memory is busy: move fewer bytes (fuse passes, keep the tile on chip, narrower intermediates)",
@@ -160,6 +155,11 @@ RULES: tuple[Rule, ...] = (
         Bottleneck.COMPUTE,
         lambda f: _at_least(f.flop_light, BUSY),
         "close to what the arithmetic units allow: a cheaper algorithm, or faster units that the precision permits",
+    ),
+    (
+        Bottleneck.LAUNCH,
+        lambda f: _at_least(f.idle, IDLE),
+        "most of the call is Python and dispatch: call fewer operators, prepare pointers and sizes once",
     ),
     (
         Bottleneck.COMPUTE,

@@ -23,7 +23,7 @@ _VECTOR_MATH = re.compile(r"_ZGV[bcde]N")
 """glibc's vector functions (libmvec)."""
 _SCALAR_MATH = re.compile(r"(?:exp2?|expm1|log(?:2|10|1p)?|tanh?|sin|cos|sincos|erfc?|pow|sinh|cosh|a?tan2?|cbrt)f?")
 _OF_THE_RUNTIME = re.compile(
-    r"_init|_fini|_start|.*@plt.*|.*tm_clones|frame_dummy|__do_global\w*|__cxa\w*|_GLOBAL__\w*"
+    r"_init|_fini|_start|.*@plt.*|\.plt.*|.*tm_clones|frame_dummy|__do_global\w*|__cxa\w*|_GLOBAL__\w*"
 )
 
 CLASSES = ("packed", "scalar", "load or store", "vector math call", "scalar math call", "call", "branch", "other")
