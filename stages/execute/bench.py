@@ -79,6 +79,8 @@ class Bench:
         self._flags: dict[str, Any] | None = None
         self.ring: Ring | None = None
         self.lanes: Lanes | None = None
+        self.no_counters = ""
+        """Why this machine gives no hardware counters, once that has been tried: it is not asked twice."""
         self._one_at_a_time = threading.Lock()
         self._background = ThreadPoolExecutor(max_workers=MOST_LANES, thread_name_prefix="background")
         self._triton_driver = self._background.submit(self._compile_triton_driver)

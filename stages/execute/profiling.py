@@ -31,7 +31,7 @@ from kernelwright.stages.verify import gate
 if TYPE_CHECKING:
     from kernelwright.stages.execute.bench import Bench
 
-COUNTERS_TIMEOUT_S = 90.0
+COUNTERS_TIMEOUT_S = 60.0
 """ncu imports torch, and runs each kernel once for every few metrics."""
 GRACE_S = 10.0
 REGIONS = 3
@@ -136,8 +136,12 @@ def _watched(bench: Bench, job: Job, climb: Climb) -> None:
             with bench.lock.exclusive():
                 watched = climb.try_tier(Tier.TORCH, lambda: torchprof.read(runner.ask("profile", limit, slot=slot)))
                 climb.kernels, climb.watched_ms = watched or ((), None)
-                if job.device == "cuda":
+                if bench.no_counters:
+                    climb.missing[Tier.NCU.value] = bench.no_counters
+                elif job.device == "cuda":
                     climb.counters = climb.try_tier(Tier.NCU, lambda: climb.counted(runner, slot)) or ()
+                    reason = climb.missing.get(Tier.NCU.value, "")
+                    bench.no_counters = reason if ncu.lasting(reason) else ""
     finally:
         with bench.lock.shared():
             runner.kill()

@@ -49,6 +49,8 @@ CLOSED = (
     "the host keeps the counters to administrators (ERR_NVGPUCTRPERM); the remedy is a setting of the driver: "
     "https://developer.nvidia.com/ERR_NVGPUCTRPERM"
 )
+ABSENT = "ncu (Nsight Compute) is not on PATH"
+TOO_LONG = "ncu took longer than"
 MOST_KERNELS = 20
 MOST_LAUNCHES = 40
 """Launches of one call that are counted: ncu runs each several times over."""
@@ -61,7 +63,7 @@ def record(messages: Sequence[Mapping[str, Any]], slot: int, folder: Path, limit
     """
     tool = shutil.which("ncu")
     if tool is None:
-        return {"missing": "ncu (Nsight Compute) is not on PATH"}
+        return {"missing": ABSENT}
     told, log = folder / "ncu-told.json", folder / "ncu-log.csv"
     told.write_text(json.dumps({"messages": list(messages), "slot": slot}))
     argv = [
@@ -74,7 +76,7 @@ def record(messages: Sequence[Mapping[str, Any]], slot: int, folder: Path, limit
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired:
-        return {"missing": f"ncu took longer than {limit_s:g} s"}
+        return {"missing": f"{TOO_LONG} {limit_s:g} s"}
     said = log.read_text(errors="replace") if log.exists() else ""
     try:
         return {"counters": [to_json(one) for one in parse(said)]}
@@ -127,6 +129,11 @@ def refusal(text: str) -> str:
         return CLOSED
     errors = [line.removeprefix("==ERROR==").strip() for line in text.splitlines() if line.startswith("==ERROR==")]
     return words(errors[0]) if errors else "ncu gave no table"
+
+
+def lasting(reason: str) -> bool:
+    """Whether the next candidate would find the same: the reason is the machine's, or trying again costs a minute."""
+    return reason.startswith((CLOSED, ABSENT, TOO_LONG))
 
 
 def stalls(values: Mapping[str, float | None]) -> list[tuple[str, float]]:

@@ -93,6 +93,8 @@ def test_closed_counters_are_said_in_one_line(tmp_path: Path, monkeypatch: pytes
     answer = ncu.record([], 3, tmp_path, 10.0)
     assert "ERR_NVGPUCTRPERM" in answer["missing"]
     assert "\n" not in answer["missing"]
+    assert ncu.lasting(answer["missing"])
+    assert not ncu.lasting("ncu saw no kernel (status 0)")
 
 
 def test_a_machine_without_ncu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
