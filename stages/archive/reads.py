@@ -211,8 +211,8 @@ def _listing() -> Select[*tuple[Any, ...]]:
         )
         .join(ProblemRow, ProblemRow.hash == VerdictRow.problem_hash)
         .join(RunRow, RunRow.id == VerdictRow.run_id)
-        .outerjoin(MeasurementRow, _measured_by(VerdictRow))
-        .where(_counts())
+        .outerjoin(MeasurementRow, measured_by(VerdictRow))
+        .where(counts())
     )
 
 
@@ -221,7 +221,7 @@ def _mentions(word: str) -> ColumnElement[bool]:
     return or_(*(column.icontains(word, autoescape=True) for column in columns))
 
 
-def _counts() -> ColumnElement[bool]:
+def counts() -> ColumnElement[bool]:
     """A verdict counts unless its run has judged the candidate again on fresh inputs."""
     again = aliased(VerdictRow)
     confirmed = select(again.run_id).where(
@@ -232,7 +232,8 @@ def _counts() -> ColumnElement[bool]:
     return (VerdictRow.stage == CONFIRM) | ~confirmed.exists()
 
 
-def _measured_by(verdict: type[VerdictRow]) -> ColumnElement[bool]:
+def measured_by(verdict: type[VerdictRow]) -> ColumnElement[bool]:
+    """Joins a verdict's times to it."""
     return and_(
         MeasurementRow.run_id == verdict.run_id,
         MeasurementRow.candidate_hash == verdict.candidate_hash,
@@ -294,7 +295,7 @@ def _proposals(session: Session, candidate_hash: str, problems: Iterable[str]) -
 def _evaluations(session: Session, candidate_hash: str) -> tuple[Evaluation, ...]:
     query = (
         select(VerdictRow, MeasurementRow)
-        .outerjoin(MeasurementRow, _measured_by(VerdictRow))
+        .outerjoin(MeasurementRow, measured_by(VerdictRow))
         .where(VerdictRow.candidate_hash == candidate_hash)
         .order_by(VerdictRow.created_at)
     )
@@ -348,8 +349,8 @@ def _relatives(
             MeasurementRow.speedup_low,
             MeasurementRow.speedup_high,
         )
-        .join(MeasurementRow, _measured_by(VerdictRow))
-        .where(VerdictRow.candidate_hash.in_(directives), VerdictRow.problem_hash.in_(problems), _counts())
+        .join(MeasurementRow, measured_by(VerdictRow))
+        .where(VerdictRow.candidate_hash.in_(directives), VerdictRow.problem_hash.in_(problems), counts())
         .order_by(MeasurementRow.speedup_over_eager)
     )
     speedups = {row.candidate_hash: _ratio(row) for row in session.execute(best)}

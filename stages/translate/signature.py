@@ -21,7 +21,7 @@ from kernelwright.stages.translate.graph import Arg, Dtype, Graph, Input, InputK
 
 _EXACT_UP_TO = 16
 _OPERATORS_SHOWN = 4
-_VIEWS = {
+VIEWS = {
     "getitem",
     "view",
     "reshape",
@@ -34,6 +34,7 @@ _VIEWS = {
     "t",
     "select",
 }
+"""Operators that compute nothing: they are left out of what names or compares problems."""
 _SHORT = {
     "float64": "f64",
     "float32": "f32",
@@ -51,7 +52,7 @@ def signature(graph: Graph) -> str:
     """Return the graph's signature: equal for problems that the same kernel serves."""
     walk = _Walk(graph)
     digest = hashlib.sha256(walk.text.encode()).hexdigest()[:10]
-    operators = [name for name in walk.operators if name not in _VIEWS]
+    operators = [name for name in walk.operators if name not in VIEWS]
     shown = "+".join(operators[:_OPERATORS_SHOWN]) or "identity"
     if len(operators) > _OPERATORS_SHOWN:
         shown += f"+{len(operators) - _OPERATORS_SHOWN}"

@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from kernelwright.kernelbench.problem import Precision, Problem
 from kernelwright.stages.archive import Archive
 from kernelwright.stages.archive.baselines import Baseline, find, store
 from kernelwright.stages.types import Environment, Ratio, Timing
+from tests.stages.archive.old_schema import make
 
 PROBLEM = Problem("doubling", "class Model: ...", "doubling.py", "tiny")
 GPU = Environment("cuda", "a GPU", "580.1", "2.11.0", "3.6.0", "3.12.3", 16)
@@ -46,10 +46,7 @@ def test_a_later_time_takes_the_place_of_an_earlier_one(archive: Archive) -> Non
 
 def test_an_archive_of_the_first_schema_is_brought_here_and_keeps_what_it_has(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
-    with Archive.open(path) as made, made.engine.begin() as connection:
-        connection.execute(text("DROP TABLE baselines"))
-        connection.execute(text("DROP TABLE calls"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    make(path, "0001")
     with Archive.open(path) as archive:
         store(archive, PROBLEM, GPU, Precision.STRICT, [EAGER])
         assert find(archive, PROBLEM.hash, GPU, Precision.STRICT) == {"eager": EAGER}

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from kernelwright.kernelbench.problem import Problem
 from kernelwright.stages.archive import Archive
@@ -20,6 +19,7 @@ from kernelwright.stages.archive.calls import (
     spending_of,
 )
 from kernelwright.stages.translate.graph import Graph, OpInfo
+from tests.stages.archive.old_schema import make
 
 PROBLEM = Problem("doubling", "class Model: ...", "doubling.py")
 INFO = OpInfo(Graph((), (), (), "single"), "mul[f32 r12]", "def forward(x): ...", 7, 4096, "export")
@@ -97,9 +97,7 @@ def test_a_call_without_a_price_counts_its_tokens_only(archive: Archive) -> None
 
 def test_an_archive_of_the_schema_before_is_brought_here(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
-    with Archive.open(path) as made, made.engine.begin() as connection:
-        connection.execute(text("DROP TABLE calls"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0002'"))
+    make(path, "0002")
     with Archive.open(path) as archive:
         archive.add_problem(PROBLEM, INFO)
         archive.start_run("r", PROBLEM, "cpu", {})
