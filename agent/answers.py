@@ -19,6 +19,7 @@ from kernelwright.stages.archive import Record
 from kernelwright.stages.archive.reads import Listed
 from kernelwright.stages.execute.job import JobResult
 from kernelwright.stages.measure.stats import is_gain
+from kernelwright.stages.profile.report import Profile
 from kernelwright.stages.static import read
 from kernelwright.stages.types import Environment, Measurement, Ratio, Status
 
@@ -256,7 +257,7 @@ def comparison_of(benched: Benched) -> Comparison:
     )
 
 
-def profiled_of(profile: Any) -> Profiled:
+def profiled_of(profile: Profile) -> Profiled:
     """The answer of `profile`."""
     return Profiled(
         bottleneck=profile.finding.bottleneck.value,

@@ -7,8 +7,6 @@ used, or what the machine lacks, is a tool error of one line. Scores come from t
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import threading
 import time
@@ -36,6 +34,7 @@ from kernelwright.kernelbench.sources import from_spec
 from kernelwright.stages.archive import Archive
 from kernelwright.stages.archive.reads import listed, shown
 from kernelwright.stages.execute.job import Executor
+from kernelwright.stages.profile import ladder
 from kernelwright.stages.types import Backend
 
 T = TypeVar("T")
@@ -48,7 +47,6 @@ MOST_COMPARED = 8
 MOST_FOUND = 50
 PROGRESS_S = 2.0
 """A call that lasts longer reports so often what it is doing."""
-PROFILE = "kernelwright.stages.profile"
 
 INSTRUCTIONS = """Kernelwright judges replacements of PyTorch modules. A problem is a Python file with `Model`,
 `get_inputs()` and `get_init_inputs()`; a candidate is a Python file with `ModelNew`, given as text, with the arguments
@@ -176,7 +174,6 @@ class Tools:
         def work(executor: Executor, watch: verification.Watch) -> answers.Profiled:
             self._check(loaded)
             job = verification.job_of(f"profile/{candidate.hash[:12]}", candidate, loaded, terms)
-            ladder = importlib.import_module(f"{PROFILE}.ladder")
             return answers.profiled_of(ladder.profile(job, executor, watch))
 
         return await self._answer(context, work)
@@ -315,11 +312,10 @@ STORES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempoten
 
 
 def tools_of(tools: Tools) -> Iterator[tuple[Callable[..., Any], ToolAnnotations]]:
-    """Every tool with what a client may assume of it; `profile` only where there is a profiler."""
+    """Every tool with what a client may assume of it."""
     yield tools.verify, READS
     yield tools.bench, READS
-    if importlib.util.find_spec(PROFILE) is not None:
-        yield tools.profile, READS
+    yield tools.profile, READS
     yield tools.search_archive, READS
     yield tools.submit_candidate, STORES
     yield tools.run_status, READS

@@ -22,7 +22,7 @@ from kernelwright.kernelbench.sources import reshaped
 from kernelwright.stages.archive import CONFIRM, SEARCH, Archive
 from kernelwright.stages.compile import compile_candidate
 from kernelwright.stages.execute import bundle
-from kernelwright.stages.execute.job import Effort, Job
+from kernelwright.stages.execute.job import Effort, Job, Purpose
 from kernelwright.stages.generate import templates_for
 from kernelwright.stages.translate import translate
 from kernelwright.stages.translate.graph import OpInfo
@@ -73,7 +73,7 @@ def bring_back(folder: Path, archive_path: Path, runs: Path) -> list[Opened]:
     jobs = bundle.jobs(folder)
     results = bundle.results(folder)
     by_run: dict[str, list[Job]] = {}
-    for job in jobs:
+    for job in (job for job in jobs if job.purpose is Purpose.JUDGE):
         by_run.setdefault(job.key.split("/")[0], []).append(job)
     opened: list[Opened] = []
     with Archive.open(archive_path) as archive:

@@ -48,6 +48,7 @@ STAGES = {
     "verify": "verifying",
     "baselines": "waiting for the baselines",
     "measure": "timing",
+    "profile": "profiling",
 }
 
 

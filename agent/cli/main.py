@@ -19,6 +19,7 @@ VERBS = {
     "optimize": "Make a module faster: propose, compile, verify, measure, keep the best.",
     "verify": "Judge one candidate against a reference, with all the evidence.",
     "bench": "Time candidates side by side, and say which are really faster.",
+    "profile": "Say what limits a candidate: memory, arithmetic, latency, launches, registers.",
     "selftest": "Try the referee on candidates that cheat, and on honest ones.",
     "resume": "Go on with a run that was interrupted or killed.",
     "baseline": "Time a module as it is: eager, compiled, autotuned.",

@@ -22,8 +22,8 @@ import torch
 from kernelwright.kernelbench import contract
 from kernelwright.kernelbench.errors import EnvironmentFault
 from kernelwright.stages.compile import build_folder
-from kernelwright.stages.execute import building, pairs, timing
-from kernelwright.stages.execute.job import Job, JobResult
+from kernelwright.stages.execute import building, pairs, profiling, timing
+from kernelwright.stages.execute.job import Job, JobResult, Purpose
 from kernelwright.stages.execute.lanes import MOST_LANES, Lanes
 from kernelwright.stages.execute.light import Light
 from kernelwright.stages.execute.ring import Ring
@@ -79,6 +79,8 @@ class Bench:
         self._flags: dict[str, Any] | None = None
         self.ring: Ring | None = None
         self.lanes: Lanes | None = None
+        self.no_counters = ""
+        """Why this machine gives no hardware counters, once that has been tried: it is not asked twice."""
         self._one_at_a_time = threading.Lock()
         self._background = ThreadPoolExecutor(max_workers=MOST_LANES, thread_name_prefix="background")
         self._triton_driver = self._background.submit(self._compile_triton_driver)
@@ -131,6 +133,8 @@ class Bench:
 
     def evaluate(self, job: Job, compilation: Compilation, on_stage: Callable[[str], None]) -> JobResult:
         """Verify and measure one compiled candidate. Whatever it does is a verdict, never an exception."""
+        if job.purpose is Purpose.PROFILE:
+            return profiling.profile(self, job, compilation, on_stage)
         trial = Trial(job, compilation, list(self.admission))
         try:
             if compilation.ok and trial.passes:
@@ -164,10 +168,11 @@ class Bench:
 
     def _start(self, trial: Trial, *, build: bool) -> None:
         """Processes for a candidate. Nothing of it runs in them yet: this need not wait for the device."""
-        trial.builder = self._spawn(Phase.BUILD, trial.job.candidate) if build else None
-        trial.runner = self._spawn(Phase.RUN, trial.job.candidate)
+        trial.builder = self.spawn(Phase.BUILD, trial.job.candidate) if build else None
+        trial.runner = self.spawn(Phase.RUN, trial.job.candidate)
 
-    def _spawn(self, phase: Phase, candidate: Candidate) -> Runner:
+    def spawn(self, phase: Phase, candidate: Candidate) -> Runner:
+        """A process for a candidate, which finds the device meanwhile."""
         runner = self.zygote.spawn(phase, [self._own_folder(candidate)])
         runner.post("start", device=self.device)
         return runner
@@ -201,6 +206,10 @@ class Bench:
             with trial.took("verify"):
                 self._verify(trial, trial.runner, arenas)
 
+    def triton_driver(self) -> Path | None:
+        """A Triton cache with the library that speaks to the driver; None where it cannot be had."""
+        return self._triton_driver.result()
+
     def _compile_triton_driver(self) -> Path | None:
         if self.device == "cpu":
             return None
@@ -217,8 +226,8 @@ class Bench:
             self.cache,
             arena,
             pair,
-            lambda runner: self._load(runner, job, inspect=True),
-            self._triton_driver.result() if triton else None,
+            lambda runner: self.load(runner, job, inspect=True),
+            self.triton_driver() if triton else None,
         )
         trial.compilation = dataclasses.replace(
             trial.compilation,
@@ -235,14 +244,14 @@ class Bench:
 
     def _verify(self, trial: Trial, runner: Runner, arenas: Mapping[str, Arena]) -> None:
         timeout_s = trial.job.effort.timeout_s
-        self._load(runner, trial.job)
+        self.load(runner, trial.job)
         # What was begun at import may be over when the cases are.
         early = [*conduct.report(runner, timeout_s), conduct.rest(runner)]
         trial.checks += [c for c in early if not c.passed]
         if not trial.passes:
             return
         connect(runner, arenas.values())
-        before = gate.Gate(runner, arenas, timeout_s, self._random(), trial.checks)
+        before = gate.Gate(runner, arenas, timeout_s, self.chance(), trial.checks)
         before.try_all(self.cases)
         if trial.passes and isinstance(self.clock, DeviceClock):
             plain = [pair for pair in self.cases if not (pair[0].layout or pair[0].stressed)]
@@ -272,7 +281,7 @@ class Bench:
             runner.ask("load", FIRST_CALL_TIMEOUT_S, **self._load_fields(self.reference_file, "Model"))
             connect(runner, [arena])
             arena.load_state(runner, FIRST_CALL_TIMEOUT_S)
-            stream.region(runner, list(arena.slots)[:1], FIRST_CALL_TIMEOUT_S, self._random(), restore=True)
+            stream.region(runner, list(arena.slots)[:1], FIRST_CALL_TIMEOUT_S, self.chance(), restore=True)
             return conduct.flags(runner, FIRST_CALL_TIMEOUT_S)
         finally:
             runner.kill()
@@ -281,7 +290,7 @@ class Bench:
         assert self.ring is not None
         assert trial.runner is not None
         effort = trial.job.effort
-        session = timing.Session(self.ring, self.clock, effort, self.baselines.runners, trial.runner, self._random())
+        session = timing.Session(self.ring, self.clock, effort, self.baselines.runners, trial.runner, self.chance())
         known = [v for v in (trial.job.incumbent_ms_over_eager, self.best_over_eager) if v is not None]
         measurement = session.run(trial.checks, min(known, default=None), self.baselines.failed)
         if measurement is None:
@@ -309,13 +318,13 @@ class Bench:
         effort = trial.job.effort
         fields = self._load_fields(self.reference_file, "Model")
         eager = Baselines(self.zygote, (pairs.OVER,), fields, self.cache)
-        runner = self._spawn(Phase.RUN, trial.job.candidate)
+        runner = self.spawn(Phase.RUN, trial.job.candidate)
         try:
-            self._load(runner, trial.job)
+            self.load(runner, trial.job)
             self._warm_up(eager, [pairs.OVER])
             for name, why in eager.failed.items():
                 raise EnvironmentFault(f"{name} ran, and fails in a fresh process: {why}")
-            session = timing.Session(self.ring, self.clock, effort, eager.runners, runner, self._random())
+            session = timing.Session(self.ring, self.clock, effort, eager.runners, runner, self.chance())
             other = session.run(trial.checks, None, {})
             trial.checks += [c for c in conduct.report(runner, effort.timeout_s) if not c.passed]
         finally:
@@ -323,7 +332,8 @@ class Bench:
             eager.close()
         return None if other is None else pairs.merged(measurement, other)
 
-    def _load(self, runner: Runner, job: Job, *, inspect: bool = False) -> None:
+    def load(self, runner: Runner, job: Job, *, inspect: bool = False, profile: bool = False) -> None:
+        """Let a process that was spawned import and build the candidate; what looks into it is installed before."""
         candidate = job.candidate
         path = runner.home / f"candidate_{candidate.hash[:12]}.py"
         path.write_text(candidate.source)
@@ -334,6 +344,7 @@ class Bench:
             "environment": caches,
             "init": str(init),
             "inspect": inspect,
+            "profile": profile,
         }
         runner.answer(building.timeout_s(job))  # to `start`
         runner.ask("load", building.timeout_s(job), **fields)
@@ -368,7 +379,7 @@ class Bench:
 
         def warm(runner: Runner) -> None:
             ring.arena.load_state(runner, FIRST_CALL_TIMEOUT_S)
-            stream.region(runner, ring.slots[:1], FIRST_CALL_TIMEOUT_S, self._random(), restore=True)
+            stream.region(runner, ring.slots[:1], FIRST_CALL_TIMEOUT_S, self.chance(), restore=True)
 
         for name in baselines.ready():
             baselines.try_call(name, lambda runner: connect(runner, [ring.arena]))
@@ -378,7 +389,7 @@ class Bench:
                 baselines.try_call(name, warm)
 
     @staticmethod
-    def _random() -> random.Random:
+    def chance() -> random.Random:
         """What decides which calls are compared: from the operating system, so that no candidate can know it."""
         return random.Random(random.SystemRandom().getrandbits(64))
 

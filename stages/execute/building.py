@@ -58,6 +58,15 @@ def caches(candidate: Candidate, cache: Path) -> dict[str, str]:
     }
 
 
+def make_folders(candidate: Candidate, cache: Path, compiled: Path | None) -> None:
+    """Make the candidate's own folders. `compiled`: a Triton cache that its own begins with."""
+    folders = caches(candidate, cache)
+    for folder in folders.values():
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    if compiled is not None:
+        shutil.copytree(compiled, folders["TRITON_CACHE_DIR"], dirs_exist_ok=True)
+
+
 def needed(candidate: Candidate) -> bool:
     """Whether a candidate has something to build or to look into: kernels, or handlers that may compute the answer."""
     return (
@@ -90,11 +99,7 @@ def build(
     """
     start = time.monotonic()
     limit = timeout_s(job)
-    folders = caches(job.candidate, cache)
-    for folder in folders.values():
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    if compiled is not None:
-        shutil.copytree(compiled, folders["TRITON_CACHE_DIR"], dirs_exist_ok=True)
+    make_folders(job.candidate, cache, compiled)
     arena.write_state(cases[0])
     slots = list(arena.slots)[: len(cases)]
     for slot, case in zip(slots, cases, strict=True):

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from kernelwright.kernelbench.problem import Precision, Problem
+from kernelwright.stages.profile.report import Profile
 from kernelwright.stages.types import Candidate, Compilation, Environment, Measurement, OwnWork, Verdict
 
 
@@ -33,6 +35,16 @@ class Effort:
     """Wall time that building and verifying may take before the verdict is `hang`."""
 
 
+class Purpose(StrEnum):
+    """What a job is for."""
+
+    JUDGE = "judge"
+    """A verdict, and times."""
+    PROFILE = "profile"
+    """What limits the candidate. It is called, and neither compared nor timed beside others: the verdict of one that
+    runs is `unknown`."""
+
+
 @dataclass(frozen=True)
 class Job:
     """Evaluate one candidate of one problem on one device."""
@@ -54,6 +66,7 @@ class Job:
     """False: only verify."""
     incumbent_ms_over_eager: float | None = None
     """The incumbent's time as a fraction of eager's: what screening compares with. None: nothing is screened out."""
+    purpose: Purpose = Purpose.JUDGE
 
 
 @dataclass(frozen=True)
@@ -68,12 +81,15 @@ class JobResult:
     measurement: Measurement | None = None
     work: OwnWork | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Wall time by stage: `compile`, `verify`, `baselines`, `measure`."""
+    """Wall time by stage: `compile`, `verify`, `baselines`, `measure`, `profile`."""
+    profile: Profile | None = None
+    """Of a job whose purpose it is."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A job entered a stage: `compile`, `prepare` (inputs and right answers), `verify`, `baselines` or `measure`."""
+    """A job entered a stage: `compile`, `prepare` (inputs and right answers), `verify`, `baselines`, `measure`
+    or `profile`."""
 
     key: str
     stage: str

@@ -99,6 +99,14 @@ class Session:
         checks.append(self.watch.agreement(CANDIDATE))
         return self._measurement(screened, absent)
 
+    def alone(self, regions: int) -> Timing:
+        """The candidate by itself, and nothing compared: for whoever wants to know where its time goes."""
+        self._connect()
+        calls = self.watch.calibrate(CANDIDATE, self.candidate).calls
+        for _ in range(regions):
+            self.watch.sample(CANDIDATE, self.candidate, self.watch.ring(calls))
+        return self.watch.timing(CANDIDATE)
+
     def aside(self, measurement: Measurement) -> tuple[Timing | None, float | None]:
         """What is shown and decides nothing: the candidate on warm inputs, and milliseconds replayed as a CUDA graph.
 

@@ -25,10 +25,12 @@ import torch
 from kernelwright.kernelbench.errors import EnvironmentFault, UsageError
 from kernelwright.stages.codec import from_json, to_json
 from kernelwright.stages.compile import compile_candidate, deferred
+from kernelwright.stages.execute import profiling
 from kernelwright.stages.execute.bench import Bench, bench_key
-from kernelwright.stages.execute.job import Job, JobResult, Progress
+from kernelwright.stages.execute.job import Job, JobResult, Progress, Purpose
 from kernelwright.stages.execute.pipeline import Group, Pipeline
 from kernelwright.stages.measure import devices
+from kernelwright.stages.profile.ladder import needs_device
 from kernelwright.stages.sandbox.pool import Zygote
 from kernelwright.stages.types import Backend, Compilation
 
@@ -46,7 +48,10 @@ class Worker:
 
     def run(self, jobs: Sequence[Job], on_progress: Callable[[Progress], None]) -> Iterator[JobResult]:
         """Evaluate a batch. Yields each result as soon as it is made, in any order."""
-        sets = _by_bench(jobs)
+        alone = [job for job in jobs if job.purpose is Purpose.PROFILE and not needs_device(job)]
+        for job in alone:
+            yield profiling.without_device(job, self._ahead(job), self.zygote, self.cache)
+        sets = _by_bench([job for job in jobs if job not in alone])
         for same in (s for s in sets if s[0].device == "cpu"):
             yield from self._one_by_one(self._group(same, on_progress), on_progress)
         on_gpu = [self._group(same, on_progress) for same in sets if same[0].device != "cpu"]
@@ -74,6 +79,10 @@ class Worker:
         on_progress(Progress(job.key, "compile"))
         if job.candidate.backend is Backend.TRITON and job.device == "cuda":
             return Compilation(ok=True, backend=Backend.TRITON, seconds=0.0, log=deferred.NOTE)
+        return self._ahead(job)
+
+    def _ahead(self, job: Job) -> Compilation:
+        """Compile before the candidate has a process."""
         return compile_candidate(
             job.candidate, job.problem, self.cache, device=job.device, deadline_s=job.effort.timeout_s
         )

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from kernelwright.stages.profile import ncu, static, torchprof
 from kernelwright.stages.sandbox import confine, memory, poison, prebuilt, resources, tree, view, watch, witness
 from kernelwright.stages.sandbox.inspect import Inspection
 from kernelwright.stages.sandbox.loading import Refused, build, describe, out_of_memory, pair_parameters
@@ -26,6 +27,10 @@ from kernelwright.stages.sandbox.protocol import Channel, ChannelClosed
 KEPT_OUTPUTS = 2
 """Outputs of the latest calls that stay alive: the referee may ask for any of them, and one that a later call
 overwrites is found out."""
+
+
+RETOLD = frozenset({"start", "attach", "load", "state", "slot"})
+"""Messages that make a process ready to call the module."""
 
 
 class Runner:
@@ -39,12 +44,15 @@ class Runner:
         self.call: Any = None
         self.file: ModuleType | None = None
         self.inspection: Inspection | None = None
+        self.marks: torchprof.Marks | None = None
         self.slots: dict[int, tuple[Any, ...]] = {}
         self.given_state: dict[str, torch.Tensor] = {}
         self.outputs: deque[tuple[int, Any]] = deque(maxlen=KEPT_OUTPUTS)
         self.sizes: set[int] = set()
         self.random_state: list[Any] = []
         self.witness: witness.Witness | None = None
+        self.told: list[dict[str, Any]] = []
+        """The messages that a process like this one would have to be told first."""
         self.loaded: Any = None
         """What `call` was when the module had been loaded."""
         self.go: torch.cuda.Event | None = None
@@ -57,6 +65,8 @@ class Runner:
                 message, fds = self.channel.receive()
             except ChannelClosed:
                 return
+            if message["do"] in RETOLD:
+                self.told.append(message)
             try:
                 answer = getattr(self, f"do_{message['do']}")(message, fds)
             except Refused as refusal:
@@ -111,6 +121,8 @@ class Runner:
             watch.install(message["path"], confine.phase)
             if message["inspect"]:
                 self.inspection = Inspection(Path(message["path"]), self.device)
+            if message.get("profile"):
+                self.marks = torchprof.mark(Path(message["path"]).read_text())
             self.witness = witness.Witness()
         self.module = build(message)
         self.file = sys.modules.get(Path(message["path"]).stem)
@@ -235,6 +247,21 @@ class Runner:
         assert self.inspection is not None
         arguments, others = self.slots[message["slot"]], self.slots[message["other"]]
         return self.inspection.report(self.call, arguments, others, profile=message["profile"])
+
+    def do_profile(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """What one call on a slot runs, by torch's profiler."""
+        assert self.marks is not None
+        arguments = self.slots[message["slot"]]
+        with torch.no_grad():
+            return torchprof.record(lambda: self.call(*arguments), self.device, self.marks)
+
+    def do_counters(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Hardware counters of one call on a slot, made by another process like this one."""
+        return ncu.record(self.told, message["slot"], Path.cwd(), message["limit_s"])
+
+    def do_disassemble(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """What compilers have left in a folder. For a process that has loaded nothing."""
+        return static.record(Path(message["folder"]), message["device"])
 
     def do_resources(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """What the Triton kernels that the file defines, and that have been launched, need of the device."""

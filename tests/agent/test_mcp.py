@@ -38,8 +38,8 @@ def test_each_tool_says_what_it_takes_gives_and_changes(tmp_path: Path) -> None:
 
     async def story(session: ClientSession) -> None:
         tools = {tool.name: tool for tool in (await session.list_tools()).tools}
-        expected = {"verify", "bench", "search_archive", "submit_candidate", "run_status"}
-        assert set(tools) - {"profile"} == expected
+        expected = {"verify", "bench", "profile", "search_archive", "submit_candidate", "run_status"}
+        assert set(tools) == expected
         for tool in tools.values():
             assert tool.description
             assert tool.output_schema

@@ -47,7 +47,6 @@ def device_kernels(call: Callable[[], Any]) -> list[dict[str, Any]]:
     Empty where the profiler sees no device. `library` is whether one of torch's operators launched it, or its name is
     one of a library's.
     """
-    from torch.autograd import DeviceType  # type: ignore[attr-defined]
     from torch.profiler import ProfilerActivity, profile
 
     torch.cuda.synchronize()
@@ -57,15 +56,25 @@ def device_kernels(call: Callable[[], Any]) -> list[dict[str, Any]]:
     events = profiler.events() or []
     by_operator = {k.name for e in events if e.name.startswith("aten::") for k in getattr(e, "kernels", ())}
     found: dict[str, dict[str, Any]] = {}
-    for event in events:
-        if event.device_type != DeviceType.CUDA or getattr(event, "is_user_annotation", False):
-            continue
+    for event in filter(on_device, events):
         one = found.setdefault(event.name, {"name": event.name, "microseconds": 0.0, "launches": 0})
         one["microseconds"] += float(event.time_range.elapsed_us())
         one["launches"] += 1
         one["moves"] = event.name.startswith(_MOVES)
-        one["library"] = event.name in by_operator or any(mark in event.name for mark in _LIBRARY_NAMES)
+        one["library"] = event.name in by_operator or is_library(event.name)
     return sorted(found.values(), key=lambda one: -one["microseconds"])
+
+
+def on_device(event: Any) -> bool:
+    """Whether one of the profiler's events is work of the device, and no range that somebody named."""
+    from torch.autograd import DeviceType  # type: ignore[attr-defined]
+
+    return event.device_type == DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
+
+
+def is_library(name: str) -> bool:
+    """Whether a kernel's name is one of torch's or NVIDIA's libraries."""
+    return any(mark in name for mark in _LIBRARY_NAMES)
 
 
 def identifier(name: str) -> str:
