@@ -94,8 +94,6 @@ class Verified:
 
 def read_candidate(path: Path, backend: Backend | None) -> Candidate:
     """The candidate in a file; without a back end that of its source. Raises UsageError for what cannot be read."""
-    if path == Path():
-        raise UsageError("no candidate is named: an empty path was given")
     try:
         source = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:

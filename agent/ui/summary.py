@@ -59,7 +59,7 @@ def lines(view: RunView, outcome: Outcome, paths: Paths) -> list[str]:
 def _no_gain(view: RunView, outcome: Outcome) -> list[str]:
     best = outcome.best_seen
     if not outcome.searched:
-        return [f"{view.problem.name} on {view.device}: the generator has no candidate for this module ({view.stop})"]
+        return [f"{view.problem.name} on {view.device}: nobody had a candidate for this module ({view.stop})"]
     head = f"{view.problem.name} on {view.device}: no candidate is faster than eager beyond doubt"
     if best is None or best.result.measurement is None:
         return [head, f"  none of {len(outcome.searched)} candidates was correct and measured"]
@@ -90,7 +90,7 @@ def as_json(view: RunView, outcome: Outcome, paths: Paths) -> dict[str, Any]:
         "stop": view.stop,
         "report": str(paths.report),
         "archive": str(paths.archive),
-        "exit_code": int(exit_code(outcome)),
+        "exit_code": int(exit_code(outcome, view.stop)),
     }
 
 

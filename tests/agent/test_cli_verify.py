@@ -148,7 +148,7 @@ def test_an_interrupt_ends_it_with_130(folder: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not list((folder.parent / "temporary").glob("kernelwright-bench-*")):
+    while not list((folder.parent / "temporary").rglob("kernelwright-bench-*")):
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

@@ -45,7 +45,7 @@ def test_the_last_lines_of_a_gain() -> None:
     assert "over compile" in text
     assert "runs/softmax-1/best_model.py" in text
     assert f"kernelwright archive show {candidate(0).hash[:12]}" in text
-    assert summary.exit_code(story("winner")[1]) == 0
+    assert summary.exit_code(story("winner")[1], "") == 0
 
 
 def test_the_last_lines_without_a_gain_are_honest() -> None:
@@ -53,8 +53,9 @@ def test_the_last_lines_without_a_gain_are_honest() -> None:
     assert "no candidate is faster than eager beyond doubt" in text
     assert "1.03x [0.98, 1.08]" in text
     assert "best_model" not in text
-    assert summary.exit_code(story("none")[1]) == 1
-    assert "has no candidate for this module" in "\n".join(summary.lines(*story("nothing"), PATHS))
+    assert summary.exit_code(story("none")[1], "") == 1
+    assert summary.exit_code(story("none")[1], "the budget: 3 USD are spent") == 4
+    assert "nobody had a candidate for this module" in "\n".join(summary.lines(*story("nothing"), PATHS))
 
 
 @pytest.mark.parametrize("kind", ["winner", "none", "nothing"])

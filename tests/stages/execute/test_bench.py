@@ -182,7 +182,7 @@ def test_a_gain_is_seen_again_in_fresh_processes_and_anything_else_is_not(zygote
     # A sleep that outlasts whatever else the machine is busy with.
     slow, quick = (
         f"import time\n{REFERENCE}".replace("        return torch", f"        time.sleep({s})\n        return torch")
-        for s in (0.05, 0.005)
+        for s in (0.3, 0.005)
     )
     assert slow != REFERENCE
     problem = Problem("slow", slow, "slow.py")
