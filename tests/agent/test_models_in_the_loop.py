@@ -1,5 +1,6 @@
 """Whole runs with a model's endpoint: a real server on loopback, a real worker, a real archive."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -80,8 +81,14 @@ def test_a_run_goes_from_a_busy_server_and_a_wrong_kernel_to_a_verified_faster_o
     assert KEY.encode() not in everything + done.stderr.encode()
 
 
+@pytest.mark.slow
 def test_a_budget_ends_the_search_with_exit_4_and_is_never_exceeded(folder: Path) -> None:
-    with ScriptedServer(after=Completion(fenced(WRONG))) as server:
+    numbers = itertools.count(300)
+
+    def another(request: Request) -> Completion:
+        return Completion(fenced(WRONG.replace("0.25f", f"0.{next(numbers)}f")))
+
+    with ScriptedServer(after=another) as server:
         done = kernelwright(folder, *OPTIMIZE, "--budget-tokens", "90000", base_url=server.base_url)
     assert done.returncode == 4, done.stderr
     with Archive.open(folder / "archive.db") as archive:
@@ -89,11 +96,10 @@ def test_a_budget_ends_the_search_with_exit_4_and_is_never_exceeded(folder: Path
     assert len(server.requests) < 20
 
 
+@pytest.mark.slow
 def test_a_dead_endpoint_ends_with_exit_5_and_the_run_goes_on_when_it_is_back(folder: Path) -> None:
     with ScriptedServer(after=broken(503)) as server:
-        done = kernelwright(
-            folder, *OPTIMIZE, "--max-candidates", "6", base_url=server.base_url, KERNELWRIGHT_TRIES="1"
-        )
+        done = kernelwright(folder, *OPTIMIZE, "--max-candidates", "6", base_url=server.base_url)
         assert done.returncode == 5, done.stderr
         assert f"kernelwright resume {run_of(folder)}" in done.stderr
         server.script(after=Completion(fenced(KERNEL)))
@@ -116,6 +122,7 @@ def test_without_a_model_or_a_price_nothing_is_begun(folder: Path) -> None:
     assert not (folder / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_handed_off_waits_and_goes_on_with_the_replies(folder: Path) -> None:
     words = ("optimize", "chain.py", "--proposer", "handoff", "--max-candidates", "2", "--target", "1.1", "--json")
     done = kernelwright(folder, *words)
