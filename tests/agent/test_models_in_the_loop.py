@@ -89,10 +89,10 @@ def test_a_budget_ends_the_search_with_exit_4_and_is_never_exceeded(folder: Path
         return Completion(fenced(WRONG.replace("0.25f", f"0.{next(numbers)}f")))
 
     with ScriptedServer(after=another) as server:
-        done = kernelwright(folder, *OPTIMIZE, "--budget-tokens", "90000", base_url=server.base_url)
+        done = kernelwright(folder, *OPTIMIZE, "--budget-tokens", "30000", base_url=server.base_url)
     assert done.returncode == 4, done.stderr
     with Archive.open(folder / "archive.db") as archive:
-        assert 0 < calls.spending_of(archive, run_of(folder)).tokens <= 90_000
+        assert 0 < calls.spending_of(archive, run_of(folder)).tokens <= 30_000
     assert len(server.requests) < 20
 
 
